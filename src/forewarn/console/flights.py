@@ -144,7 +144,7 @@ def _trouble_with(impact: Impact | None) -> Trouble | None:
         return Trouble.NO_EXECUTOR
     if impact.is_by_hand:
         return Trouble.BY_HAND
-    return Trouble.UNKNOWN if impact.status is ImpactStatus.UNKNOWN else None
+    return Trouble.UNKNOWN if impact.is_lost else None
 
 
 def _say_impacts(impacts: Sequence[Impact | None]) -> str:

@@ -212,7 +212,7 @@ def _tasks(tasks: Iterable[HostTask], snapshot: Snapshot) -> Iterator[Reason]:
             yield Reason(kind=ReasonKind.NO_EXECUTOR, about=said.reason)
             return
         kind, until = _TASKS.get(task.kind), None
-        if said is not None and said.status is ImpactStatus.UNKNOWN:
+        if said is not None and said.is_lost:
             kind, until = ReasonKind.HOST_UNKNOWN, said.ask_again_at
         if kind is not None and (said is None or not said.is_over):
             reason = Reason(kind=kind, until=until, about=_about(task.host, said))

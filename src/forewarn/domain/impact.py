@@ -36,10 +36,14 @@ class Impact:
         return self.status in {ImpactStatus.DONE, ImpactStatus.FAILED}
 
     @property
+    def is_lost(self) -> bool:
+        """Whether nobody knows how far it is, for now or for good."""
+        return self.status is ImpactStatus.UNKNOWN
+
+    @property
     def needs_somebody(self) -> bool:
         """Whether nothing more is ever heard of it unless an operator says that it is over."""
-        is_lost = self.status is ImpactStatus.UNKNOWN and self.ask_again_at is None
-        return self.is_by_hand or is_lost
+        return self.is_by_hand or (self.is_lost and self.ask_again_at is None)
 
     def has_news(self, now: datetime) -> bool:
         return self.ask_again_at is not None and self.ask_again_at <= now

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
 from forewarn.domain.policy import Policy, is_approved
 from forewarn.domain.topology import Topology
@@ -50,7 +50,8 @@ def find_involved(
     for event in events:
         state = state_in(event, topology.scopes[event.scope_id].policy, now)
         for vm in event.resources:
-            own = MachineState.HELD if _is_lost(impacts.get((event.event_id, vm))) else state
+            impact = impacts.get((event.event_id, vm))
+            own = MachineState.HELD if impact is not None and impact.is_lost else state
             known = found.get(vm)
             if known is None or _ORDER[own] < _ORDER[known.state]:
                 found[vm] = Involvement(state=own, event=event)
@@ -64,7 +65,3 @@ def state_in(event: ScheduledEvent, policy: Policy, now: datetime) -> MachineSta
     if event.has_reached_not_before(now):
         return MachineState.HELD
     return MachineState.APPROVED if is_approved(event, policy) else MachineState.SCHEDULED
-
-
-def _is_lost(impact: Impact | None) -> bool:
-    return impact is not None and impact.status is ImpactStatus.UNKNOWN
