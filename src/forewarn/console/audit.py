@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from forewarn.console.rendering import short
-from forewarn.console.visit import ConsoleRoute, Form, FormError, Page, PageRoute, Visit
+from forewarn.console.visit import ConsoleRoute, Form, FormError, Page, PageRoute, Visit, address
 from forewarn.domain.errors import InvalidError
 from forewarn.domain.roles import Role
 from forewarn.ports.entries import DONE, REFUSED, AuditEntry
@@ -54,17 +54,12 @@ class AuditFilters:
         """Whether some entries are left out."""
         return bool(self.who or self.action or self.outcome or self.since)
 
-    def href(self, older_than: int = 0) -> str:
+    def url(self, older_than: int = 0) -> str:
         """Return the address of the entries with the same filters before *older_than*."""
-        chosen = {
-            "who": self.who,
-            "action": self.action,
-            "outcome": self.outcome,
-            "since": self.since,
-            "older_than": older_than or "",
-        }
-        query = urlencode({name: value for name, value in chosen.items() if value})
-        return f"/audit?{query}" if query else "/audit"
+        return address("/audit", asdict(replace(self, older_than=older_than)), _USUAL)
+
+
+_USUAL: Final = asdict(AuditFilters())
 
 
 def show_audit(visit: Visit) -> Page:
@@ -94,7 +89,7 @@ def show_audit(visit: Visit) -> Page:
             "lines": [_line(entry) for entry in shown],
             "actions": sorted({entry.action for entry in shown}),
             "people": sorted({entry.who for entry in shown}),
-            "older": filters.href(shown[-1].sequence) if len(found) > PAGE_LENGTH else "",
+            "older": filters.url(shown[-1].sequence) if len(found) > PAGE_LENGTH else "",
         },
     )
 
@@ -114,16 +109,7 @@ def _read_filters(visit: Visit) -> tuple[AuditFilters, datetime | None]:
         raise FormError(f"outcome: choose {DONE} or {REFUSED}.")
     since = parse_past(said.since, visit.caller.context().at) if said.since else None
     older_than = visit.query.number("older_than", 0, most=_LARGEST_SEQUENCE)
-    return (
-        AuditFilters(
-            who=said.who,
-            action=said.action,
-            outcome=said.outcome,
-            since=said.since,
-            older_than=older_than,
-        ),
-        since,
-    )
+    return replace(said, older_than=older_than), since
 
 
 def _line(entry: AuditEntry) -> AuditLine:

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Final
-from urllib.parse import urlencode
 
 from forewarn.console.cells import STATE_LABELS, FleetSight
-from forewarn.console.visit import Form, FormError
+from forewarn.console.visit import Form, FormError, address
 from forewarn.domain.machine_states import MachineState
 from forewarn.domain.names import HostName, ScopeId, name_key, names_place
 from forewarn.domain.topology import DeliveryScope, Host, ScopeKind, Topology, VirtualMachine
@@ -42,9 +41,8 @@ class FleetFilter:
 
     def url(self, *, by: str = "", page: int = 1) -> str:
         """Return the address of another *page* of it, or of it in the other view."""
-        wanted = asdict(replace(self, by=by or self.by, page=page))
-        query = {key: said for key, said in wanted.items() if said != _USUAL[key]}
-        return f"/fleet?{urlencode(query)}" if query else "/fleet"
+        wanted = replace(self, by=by or self.by, page=page)
+        return address("/fleet", asdict(wanted), _USUAL)
 
     def choose(self, sight: FleetSight) -> Iterable[VirtualMachine]:
         """Return the virtual machines that are wanted, in fleet order."""

@@ -1,11 +1,10 @@
 """/timeline: past, running and forecast events on a line of time."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, takewhile
 from typing import Final, TypeAlias
-from urllib.parse import urlencode
 
 from forewarn.console.gantt import (
     USUAL_ZOOM,
@@ -24,7 +23,7 @@ from forewarn.console.gantt import (
     pack,
 )
 from forewarn.console.rendering import NONE
-from forewarn.console.visit import ConsoleRoute, Form, FormError, Page, PageRoute, Visit
+from forewarn.console.visit import ConsoleRoute, Form, FormError, Page, PageRoute, Visit, address
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, MaintenanceId, VmName, name_key
@@ -68,15 +67,12 @@ class TimelineView:
     def step(self) -> Zoom:
         return next((zoom for zoom in ZOOMS if zoom.key == self.zoom), USUAL_ZOOM)
 
-    def link(self, **changes: object) -> str:
-        """Return the address of this view with *changes*; another one begins at its first page."""
-        after = replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]
-        said = {
-            each.name: getattr(after, each.name)
-            for each in fields(after)
-            if getattr(after, each.name) != each.default
-        }
-        return "/timeline" + (f"?{urlencode(said)}" if said else "")
+    def url(self) -> str:
+        """Return the address of this view."""
+        return address("/timeline", asdict(self), _USUAL)
+
+
+_USUAL: Final = asdict(TimelineView())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +164,7 @@ def _frame(view: TimelineView, now: datetime) -> Frame:
 
 
 def _moves(view: TimelineView, frame: Frame, now: datetime) -> dict[str, str]:
-    """Return the addresses of what is earlier, later, and seen from closer or farther away."""
+    """Return the addresses of other views: each but the pages of rows begins at its first page."""
     half = (frame.until - frame.since) / 2
     middle = frame.since + half
 
@@ -177,11 +173,17 @@ def _moves(view: TimelineView, frame: Frame, now: datetime) -> dict[str, str]:
 
     # Whoever changes the zoom keeps seeing now, if it was in sight.
     kept = "" if not view.at or frame.has(now) else at(middle)
+    first = replace(view, page=1)
     return {
-        "earlier": view.link(at=at(middle - half)),
-        "later": view.link(at=at(middle + half)),
-        "now": view.link(at=""),
-        **{f"zoom-{zoom.key}": view.link(zoom=zoom.key, at=kept) for zoom in ZOOMS},
+        "earlier": replace(first, at=at(middle - half)).url(),
+        "later": replace(first, at=at(middle + half)).url(),
+        "now": replace(first, at="").url(),
+        "by-scope": replace(first, by="scope").url(),
+        "by-host": replace(first, by="host").url(),
+        "everything": replace(first, scope="", host="", type="").url(),
+        "previous-rows": replace(view, page=view.page - 1).url(),
+        "next-rows": replace(view, page=view.page + 1).url(),
+        **{f"zoom-{zoom.key}": replace(first, zoom=zoom.key, at=kept).url() for zoom in ZOOMS},
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias, TypeVar
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from forewarn.desk.caller import Caller
 from forewarn.domain.errors import InvalidError
@@ -68,6 +68,12 @@ def read_form(text: str) -> Form:
         return Form(fields=parse_qs(text, keep_blank_values=True, max_num_fields=1000))
     except ValueError:
         raise FormError("The form has more than 1000 fields.") from None
+
+
+def address(path: str, chosen: Mapping[str, object], usual: Mapping[str, object]) -> str:
+    """Return the address of the page at *path* that shows what is *chosen*, without the *usual*."""
+    query = {name: value for name, value in chosen.items() if value != usual[name]}
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

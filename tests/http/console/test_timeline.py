@@ -6,6 +6,8 @@ import pytest
 from starlette.testclient import TestClient
 from tests.http.console.conftest import SECRETS, SignIn
 
+from forewarn.console.audit import AuditFilters
+from forewarn.console.fleet_filter import FleetFilter
 from forewarn.console.timeline import TimelineView
 from forewarn.desk.services import Services
 from forewarn.domain.event import Draft, Outcome, Share, complete, start_unannounced
@@ -106,9 +108,10 @@ def test_names_of_others_do_no_harm(viewer: TestClient, store: Store, now: datet
         assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in page
 
 
-def test_link_says_only_what_is_unusual() -> None:
-    view = TimelineView(scope="a b", page=3)
-
-    assert view.link() == "/timeline?scope=a+b"
-    assert view.link(scope="") == "/timeline"
-    assert view.link(page=4) == "/timeline?scope=a+b&page=4"
+def test_address_says_only_what_is_unusual() -> None:
+    assert TimelineView().url() == "/timeline"
+    assert TimelineView(scope="a b", page=3).url() == "/timeline?scope=a+b&page=3"
+    assert FleetFilter(by="host").url(page=2) == "/fleet?by=host&page=2"
+    assert FleetFilter(by="host", page=2).url(by="scope") == "/fleet"
+    assert AuditFilters(who="ann", older_than=9).url() == "/audit?who=ann"
+    assert AuditFilters(who="ann").url(9) == "/audit?who=ann&older_than=9"
