@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Row, time_of
 from forewarn.domain.phrases import count_of, say_names
-from forewarn.domain.standing import NOT_DONE, MaintenanceStatus, Standing
+from forewarn.domain.standing import ATTENTION, NOT_DONE, MaintenanceStatus, Standing
 
 _MOST_LINES: Final = 20
 """More are folded, so that sixty hosts fit on a screen."""
@@ -16,16 +16,6 @@ _HEAD: Final = 5
 """How many lines at the beginning of a plan are never folded."""
 _FEWEST: Final = 3
 """So many lines that say the same become one."""
-_ATTENTION: Final = (
-    Standing.FAILED,
-    Standing.UNDER_WAY,
-    Standing.WAITING,
-    Standing.SKIPPED,
-    Standing.GONE,
-    Standing.SUCCEEDED,
-    Standing.NOTHING_TO_DO,
-)
-"""What an operator looks for first comes first."""
 
 
 class Detail(StrEnum):
@@ -123,7 +113,7 @@ def _places(maintenance: Row) -> Iterable[str]:
 def _status_lines(maintenance: Row) -> list[Row]:
     return sorted(
         (_status_line(maintenance, place) for place in _places(maintenance)),
-        key=lambda line: _ATTENTION.index(line["standing"]),
+        key=lambda line: ATTENTION.index(line["standing"]),
     )
 
 

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from forewarn.domain.blockers import BrakeKind
-from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance, Step, is_retried
 from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.planning import ForeseenStep
-from forewarn.domain.standing import MaintenanceStatus, Standing
+from forewarn.domain.progress import standing_of
+from forewarn.domain.standing import ATTENTION, MaintenanceStatus, Standing
 from forewarn.domain.walk import BrakeSummary, Stage
 from forewarn.operations.maintenances import MaintenanceReport
 from forewarn.protocol.vocabulary import EventStatus
@@ -33,16 +34,6 @@ TONES: Final[Mapping[str, str]] = {
     Standing.UNDER_WAY: "started",
 }
 """How each status, and each standing, is coloured."""
-ATTENTION: Final = (
-    Standing.FAILED,
-    Standing.UNDER_WAY,
-    Standing.WAITING,
-    Standing.SKIPPED,
-    Standing.GONE,
-    Standing.SUCCEEDED,
-    Standing.NOTHING_TO_DO,
-)
-"""What an operator looks for first comes first."""
 _BRAKES: Final[Mapping[BrakeKind, str]] = {
     BrakeKind.PAUSED: "Paused.",
     BrakeKind.SHARED_HOST: "The host carries two update domains of one scope.",
@@ -157,7 +148,7 @@ def _cells(maintenance: Maintenance, parts: _Parts) -> Iterator[DomainCell]:
     standings: dict[int, tuple[Standing, int]] = {}
     for event in parts.events:
         if not is_retried(maintenance, event.event_id):
-            said = _standing_of(maintenance, event)
+            said = standing_of(event, maintenance)
             standings[event.update_domain] = said, len(event.resources)
     ahead = [(stage.step, Standing.WAITING) for stage in parts.stages]
     ahead += [(step, Standing.SKIPPED) for step in parts.left_out]
@@ -167,17 +158,6 @@ def _cells(maintenance: Maintenance, parts: _Parts) -> Iterator[DomainCell]:
     for update_domain in sorted(standings):
         said, machines = standings[update_domain]
         yield DomainCell(update_domain=update_domain, standing=said, machines=machines)
-
-
-def _standing_of(maintenance: Maintenance, event: ScheduledEvent) -> Standing:
-    if event.is_in_flight:
-        return Standing.UNDER_WAY
-    if event.outcome is Outcome.SUCCEEDED:
-        return Standing.SUCCEEDED
-    is_left_out = event.event_id in maintenance.resolutions or (
-        maintenance.is_aborted and event.outcome is None
-    )
-    return Standing.SKIPPED if is_left_out else Standing.FAILED
 
 
 def _waits(in_flight: Sequence[ScheduledEvent], ahead: Iterable[Stage]) -> Iterator[str]:

@@ -70,11 +70,23 @@ def measure_progress(
         if not is_retried(maintenance, event.event_id):
             handled.update(event.resources)
             found = parts.setdefault(event.update_domain, Counter())
-            found[_part_of(event, maintenance)] += len(event.resources)
+            found[_PARTS[standing_of(event, maintenance)]] += len(event.resources)
     left = _Part.LEFT_OUT if maintenance.is_aborted else _Part.WAITING
     for update_domain in _waiting(maintenance, topology, handled):
         parts.setdefault(update_domain, Counter())[left] += 1
     return tuple(_progress(each, parts[each]) for each in sorted(parts))
+
+
+def standing_of(event: ScheduledEvent, maintenance: Maintenance) -> Standing:
+    """Return where *maintenance* is with the virtual machines of *event*, its last try there."""
+    if event.is_in_flight:
+        return Standing.UNDER_WAY
+    if event.outcome is Outcome.SUCCEEDED:
+        return Standing.SUCCEEDED
+    # What was withdrawn by aborting is left out like what was never announced.
+    is_withdrawn = maintenance.is_aborted and event.outcome is None
+    is_left_out = is_withdrawn or event.event_id in maintenance.resolutions
+    return Standing.SKIPPED if is_left_out else Standing.FAILED
 
 
 def _waiting(
@@ -84,17 +96,6 @@ def _waiting(
         vm = topology.virtual_machines.get(name)
         if vm is not None and name not in handled:
             yield vm.update_domain
-
-
-def _part_of(event: ScheduledEvent, maintenance: Maintenance) -> _Part:
-    if event.is_in_flight:
-        return _Part.UNDER_WAY
-    if event.outcome is Outcome.SUCCEEDED:
-        return _Part.DONE
-    # What was withdrawn by aborting is left out like what was never announced.
-    is_withdrawn = maintenance.is_aborted and event.outcome is None
-    is_left_out = is_withdrawn or event.event_id in maintenance.resolutions
-    return _Part.LEFT_OUT if is_left_out else _Part.FAILED
 
 
 def _progress(update_domain: int | None, parts: Mapping[_Part, int]) -> WalkProgress:

@@ -29,6 +29,16 @@ class Standing(StrEnum):
     UNDER_WAY = "under way"
 
 
+ATTENTION: Final = (
+    Standing.FAILED,
+    Standing.UNDER_WAY,
+    Standing.WAITING,
+    Standing.SKIPPED,
+    Standing.GONE,
+    Standing.SUCCEEDED,
+    Standing.NOTHING_TO_DO,
+)
+"""What an operator looks for first comes first."""
 NOT_OVER: Final = (
     MaintenanceStatus.RUNNING,
     MaintenanceStatus.WAITING,
