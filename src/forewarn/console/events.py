@@ -24,7 +24,13 @@ from forewarn.domain.knowledge import read_at
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.phrases import say_names
-from forewarn.domain.policy import Policy, is_approved, missing_approvals
+from forewarn.domain.policy import (
+    Policy,
+    is_approved,
+    is_postponable,
+    latest_not_before,
+    missing_approvals,
+)
 from forewarn.domain.reasons import Reason
 from forewarn.operations.context import Context
 from forewarn.operations.events import (
@@ -108,7 +114,7 @@ def show_event(visit: Visit) -> Page:
             "resources": found.resources,
             "more_resources": max(0, len(event.resources) - _RESOURCES),
             "possible": _possible(event, found.policy, now),
-            "latest": event.first_not_before + found.policy.postpone_until / speed,
+            "latest": latest_not_before(event, found.policy, speed=speed),
         },
     )
 
@@ -184,8 +190,8 @@ def _possible(event: ScheduledEvent, policy: Policy, now: datetime) -> frozenset
     """Return what can be done to *event* as it is now."""
     possible = {trigger for status, trigger in TRANSITIONS if status is event.event_status}
     if is_approved(event, policy):
-        possible -= {Trigger.APPROVE, Trigger.POSTPONE}
-    if not policy.postpone_until or event.has_reached_not_before(now):
+        possible.discard(Trigger.APPROVE)
+    if not is_postponable(event, policy, now):
         possible.discard(Trigger.POSTPONE)
     return frozenset(possible)
 

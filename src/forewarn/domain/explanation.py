@@ -16,7 +16,13 @@ from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.openings import next_start
-from forewarn.domain.policy import ApprovalPolicy, Policy, is_approved, missing_approvals
+from forewarn.domain.policy import (
+    ApprovalPolicy,
+    Policy,
+    is_approved,
+    latest_not_before,
+    missing_approvals,
+)
 from forewarn.domain.precedence import (
     events_ahead,
     impacts_awaited,
@@ -161,8 +167,7 @@ def _deadlines(
         return
     if not is_late:  # otherwise something else holds it then
         yield Reason(kind=ReasonKind.NOT_BEFORE, until=event.not_before)
-    postponable = _policy(event, snapshot).postpone_until / snapshot.speed
-    latest = event.first_not_before + postponable
+    latest = latest_not_before(event, _policy(event, snapshot), speed=snapshot.speed)
     if latest > event.not_before:
         yield Reason(kind=ReasonKind.POSTPONABLE, until=latest)
 

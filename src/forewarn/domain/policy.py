@@ -96,13 +96,29 @@ def approved_at(event: ScheduledEvent, policy: Policy) -> datetime | None:
     return None
 
 
+def latest_not_before(event: ScheduledEvent, policy: Policy, *, speed: float = 1) -> datetime:
+    """Return the last NotBefore that *policy* allows *event* to have."""
+    return event.first_not_before + policy.postpone_until / speed
+
+
+def is_postponable(event: ScheduledEvent, policy: Policy, now: datetime) -> bool:
+    """Tell whether *event*, which is Scheduled, may still be moved."""
+    return _problem_now(event, policy, now) is None
+
+
 def postpone(
-    event: ScheduledEvent, not_before: datetime, *, policy: Policy, now: datetime
+    event: ScheduledEvent,
+    not_before: datetime,
+    *,
+    policy: Policy,
+    now: datetime,
+    speed: float = 1,
 ) -> ScheduledEvent:
     """Move *event* to the later *not_before*, up to the policy's hard deadline."""
     wanted = round_up_to_second(not_before)
     postponed = move_not_before(event, wanted)
-    problem = _postpone_problem(event, wanted, policy, now)
+    latest = latest_not_before(event, policy, speed=speed)
+    problem = _problem_now(event, policy, now) or _problem_then(event, wanted, latest)
     if problem:
         raise PostponeRefusedError(event.event_id, problem)
     return postponed
@@ -145,16 +161,17 @@ def admit_user_operation(
         raise UserOperationLimitError(limit, [event.event_id for event in operations])
 
 
-def _postpone_problem(
-    event: ScheduledEvent, wanted: datetime, policy: Policy, now: datetime
-) -> str | None:
-    latest = event.first_not_before + policy.postpone_until
+def _problem_now(event: ScheduledEvent, policy: Policy, now: datetime) -> str | None:
     if not policy.postpone_until:
         return "its scope does not allow it (postpone_until)"
     if is_approved(event, policy):
         return "it is approved"
     if event.has_reached_not_before(now):
         return "its notice has ended"
+    return None
+
+
+def _problem_then(event: ScheduledEvent, wanted: datetime, latest: datetime) -> str | None:
     if wanted <= event.not_before:
         return f"it already is announced for {event.not_before:%Y-%m-%d %H:%M:%S} GMT"
     if wanted > latest:

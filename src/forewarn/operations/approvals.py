@@ -7,7 +7,7 @@ from datetime import datetime
 from forewarn.domain.errors import NotFoundError, UnknownEventError
 from forewarn.domain.event import Approver, Happening, ScheduledEvent, request_start
 from forewarn.domain.names import VmName, name_key
-from forewarn.domain.policy import check_step
+from forewarn.domain.policy import check_step, latest_not_before
 from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
 from forewarn.operations.context import Context
 from forewarn.operations.events import approve_event, find_event, postpone_event
@@ -61,7 +61,7 @@ def postpone_from_vm(
     check_step(
         event,
         not_before,
-        latest=event.first_not_before + scope.policy.postpone_until / context.rules.speed,
+        latest=latest_not_before(event, scope.policy, speed=context.rules.speed),
         times=sum(entry.what is Happening.POSTPONED for entry in tx.ledger(event_id)),
         speed=context.rules.speed,
     )

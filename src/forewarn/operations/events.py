@@ -1,8 +1,9 @@
 """Everything that can be done to events from outside the virtual machine."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import assert_never
 
 from forewarn.domain.errors import ConflictError, UnknownEventError
@@ -146,14 +147,14 @@ def postpone_event(
     # An event of long ago may have outlived its scope; it cannot be postponed either way.
     scope = tx.topology().scopes.get(find_event(tx, event_id).scope_id)
     policy = scope.policy if scope else Policy()
-    policy = replace(policy, postpone_until=policy.postpone_until / context.rules.speed)
-    return _change(
-        tx,
-        context,
-        event_id,
-        "postpone",
-        lambda event: postpone(event, not_before, policy=policy, now=context.now),
+    move = partial(
+        postpone,
+        not_before=not_before,
+        policy=policy,
+        now=context.now,
+        speed=context.rules.speed,
     )
+    return _change(tx, context, event_id, "postpone", move)
 
 
 def start_event(tx: Transaction, context: Context, event_id: EventId) -> ScheduledEvent:

@@ -22,6 +22,8 @@ from forewarn.domain.policy import (
     approved_at,
     how_to_begin,
     is_approved,
+    is_postponable,
+    latest_not_before,
     missing_approvals,
     postpone,
 )
@@ -162,6 +164,30 @@ def test_postponement_is_refused_with_the_reason(
         )
 
     assert refusal.value.event_id == event.event_id
+
+
+@pytest.mark.parametrize("speed", [1, 60])
+def test_latest_not_before_comes_sooner_at_speed(
+    event: ScheduledEvent, now: datetime, speed: float
+) -> None:
+    latest = latest_not_before(event, TEN_MINUTES, speed=speed)
+
+    assert latest == event.first_not_before + timedelta(minutes=10) / speed
+    moved = postpone(event, latest, policy=TEN_MINUTES, now=now, speed=speed)
+    assert moved.not_before == latest
+    with pytest.raises(PostponeRefusedError, match="is the latest its scope allows"):
+        postpone(event, latest + timedelta(seconds=1), policy=TEN_MINUTES, now=now, speed=speed)
+
+
+def test_event_is_postponable_while_nothing_but_the_new_time_can_be_wrong(
+    event: ScheduledEvent, now: datetime
+) -> None:
+    approved = request_start(event, vm=VmName("web-0"), now=now)
+
+    assert is_postponable(event, TEN_MINUTES, now)
+    assert not is_postponable(event, Policy(), now)
+    assert not is_postponable(approved, TEN_MINUTES, now)
+    assert not is_postponable(event, TEN_MINUTES, event.not_before)
 
 
 def test_approved_event_is_not_postponed(event: ScheduledEvent, now: datetime) -> None:
