@@ -32,6 +32,7 @@ from forewarn.domain.policy import (
     missing_approvals,
 )
 from forewarn.domain.reasons import Reason
+from forewarn.domain.scenario import likely_impact
 from forewarn.operations.context import Context
 from forewarn.operations.events import (
     approve_event,
@@ -101,20 +102,21 @@ def show_event(visit: Visit) -> Page:
     wanted, now = _wanted(visit), visit.now
     found = visit.read(lambda reading: _look(reading, wanted, now))
     reasons = explain_event_to(visit.caller, wanted).reasons
-    event, speed = found.event, visit.caller.context().rules.speed
+    event, rules = found.event, visit.caller.context().rules
+    lasts = likely_impact(event, is_simulated=rules.is_simulated, speed=rules.speed)
     return Page(
         title=f"{event.event_type} of {event.resources[0]}",
         template="event.html",
         values={
             "event": event,
             "look": found,
-            "milestones": draw_life(event, found.policy, now),
+            "milestones": draw_life(event, found.policy, now, lasts),
             "reasons": [ReasonLine(reason=each, ways=_ways(each, event)) for each in reasons],
             "operators": [x for x in event.approvals if x.approver is Approver.OPERATOR],
             "resources": found.resources,
             "more_resources": max(0, len(event.resources) - _RESOURCES),
             "possible": _possible(event, found.policy, now),
-            "latest": latest_not_before(event, found.policy, speed=speed),
+            "latest": latest_not_before(event, found.policy, speed=rules.speed),
         },
     )
 

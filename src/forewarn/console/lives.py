@@ -29,8 +29,13 @@ class Milestone:
     note: str = ""
 
 
-def draw_life(event: ScheduledEvent, policy: Policy, now: datetime) -> tuple[Milestone, ...]:
-    """Return the line of *event*, whose scope has *policy*, from its beginning to its end."""
+def draw_life(
+    event: ScheduledEvent, policy: Policy, now: datetime, lasts: timedelta | None
+) -> tuple[Milestone, ...]:
+    """Return the line of *event*, whose scope has *policy*, from its beginning to its end.
+
+    Its impact *lasts* so long in all likelihood, if anybody can tell.
+    """
     if not event.is_announced:
         note = "" if event.is_published else "Never shown to virtual machines"
         return (
@@ -40,13 +45,13 @@ def draw_life(event: ScheduledEvent, policy: Policy, now: datetime) -> tuple[Mil
                 at=event.started_at,
                 note=note,
             ),
-            _end(event),
+            _end(event, lasts),
         )
     announced = Milestone(title="Announced", state=MilestoneState.PAST, at=event.created_at)
     between = [_approval(event, policy), _not_before(event, now)]
     if (between[0].at or event.created_at) > event.not_before:
         between.reverse()
-    return (announced, *between, *_start(event), _end(event))
+    return (announced, *between, *_start(event), _end(event, lasts))
 
 
 def _approval(event: ScheduledEvent, policy: Policy) -> Milestone:
@@ -105,15 +110,13 @@ def _start(event: ScheduledEvent) -> Iterator[Milestone]:
         yield Milestone(title="Start", state=MilestoneState.AHEAD)
 
 
-def _end(event: ScheduledEvent) -> Milestone:
+def _end(event: ScheduledEvent, lasts: timedelta | None) -> Milestone:
     if event.ended_at is not None:
         title = "Canceled" if event.outcome is None else "Completed"
         if event.outcome is Outcome.FAILED:
             title = "Failed"
         return Milestone(title=title, state=MilestoneState.PRESENT, at=event.ended_at)
-    expected = None
-    if event.started_at is not None and event.duration_in_seconds:
-        expected = event.started_at + timedelta(seconds=event.duration_in_seconds)
+    expected = event.started_at + lasts if event.started_at is not None and lasts else None
     note = "Expected" if expected else ""
     return Milestone(title="End", state=MilestoneState.AHEAD, at=expected, note=note)
 

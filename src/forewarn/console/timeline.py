@@ -29,7 +29,7 @@ from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, MaintenanceId, VmName, name_key
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.recurrence import Opening, describe_recurrence, openings
-from forewarn.domain.scenario import USUAL_IMPACT
+from forewarn.domain.scenario import likely_impact
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.domain.windows import ALWAYS, describe
@@ -250,7 +250,9 @@ def _rows(
 
 def _draw(entry: _Entry, frame: Frame, context: Context) -> Bar | None:
     if isinstance(entry, ScheduledEvent):
-        return draw_event(entry, frame, context.now, _lasts(entry, context))
+        rules = context.rules
+        lasts = likely_impact(entry, is_simulated=rules.is_simulated, speed=rules.speed)
+        return draw_event(entry, frame, context.now, lasts)
     share = next(iter(entry.step.shares), None)
     domain = "" if share is None else f"{share.scope_id}/{share.update_domain}"
     key = f"{entry.maintenance.maintenance_id}/{entry.step.host or domain}"
@@ -260,16 +262,6 @@ def _draw(entry: _Entry, frame: Frame, context: Context) -> Bar | None:
 def _maintenance_of(entry: _Entry) -> MaintenanceId | None:
     own = entry if isinstance(entry, ScheduledEvent) else entry.maintenance
     return own.maintenance_id
-
-
-def _lasts(event: ScheduledEvent, context: Context) -> timedelta | None:
-    """Return how long the impact of *event* takes in all likelihood, if anybody can tell."""
-    if event.simulated_duration is not None:
-        return event.simulated_duration
-    if context.rules.is_simulated:
-        return USUAL_IMPACT[event.event_type] / context.rules.speed
-    seconds = event.duration_in_seconds
-    return timedelta(seconds=seconds) if seconds is not None and seconds >= 0 else None
 
 
 def _calendars(seen: Timeline, frame: Frame) -> Iterator[PlotRow]:

@@ -39,6 +39,23 @@ USUAL_IMPACT: Final[Mapping[EventType, timedelta]] = {
 """How long a simulated impact takes if nothing else is said."""
 
 
+def simulated_impact(event: ScheduledEvent, *, speed: float = 1) -> timedelta:
+    """Return how long the impact of *event* takes where it is simulated."""
+    if event.simulated_duration is not None:
+        return event.simulated_duration
+    return USUAL_IMPACT[event.event_type] / speed
+
+
+def likely_impact(
+    event: ScheduledEvent, *, is_simulated: bool, speed: float = 1
+) -> timedelta | None:
+    """Return how long the impact of *event* takes in all likelihood, if anybody can tell."""
+    if is_simulated:
+        return simulated_impact(event, speed=speed)
+    seconds = event.duration_in_seconds
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
     """Announce an event with *notice*; without, it begins at once.

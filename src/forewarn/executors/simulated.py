@@ -11,7 +11,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.domain.scenario import USUAL_IMPACT
+from forewarn.domain.scenario import USUAL_IMPACT, simulated_impact
 from forewarn.domain.topology import Topology
 from forewarn.operations.pausing import may_begin
 from forewarn.ports.clock import Clock
@@ -37,7 +37,7 @@ class SimulatedExecutor:
         """Write down when the impact will be over, unless it was begun before."""
         return _Rows(self.store, self.clock).begin(
             (event.event_id, vm),
-            self._duration_of(event),
+            simulated_impact(event, speed=self.speed),
             lambda fleet: self.failure_of(fleet, vm),
             epoch,
         )
@@ -45,11 +45,6 @@ class SimulatedExecutor:
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Look up when it will be over, or was."""
         return _Rows(self.store, self.clock).inquire((event_id, vm))
-
-    def _duration_of(self, event: ScheduledEvent) -> timedelta:
-        if event.simulated_duration is not None:
-            return event.simulated_duration
-        return USUAL_IMPACT[event.event_type] / self.speed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

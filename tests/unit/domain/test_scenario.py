@@ -19,6 +19,8 @@ from forewarn.domain.scenario import (
     ScenarioRunStatus,
     ScenarioStep,
     late_events,
+    likely_impact,
+    simulated_impact,
     stop,
     take_step,
 )
@@ -285,3 +287,24 @@ def test_walk_through_a_scenario_needs_nothing_but_deadlines(
         moment = next_deadline(snapshot, now)
 
     assert walked == [(MINUTE, TakeStep), (8 * MINUTE, TakeStep), (8 * MINUTE, FinishScenario)]
+
+
+def test_simulated_impact_takes_what_the_event_says_or_what_is_usual(
+    event: ScheduledEvent,
+) -> None:
+    said = replace(event, simulated_duration=timedelta(seconds=7))
+
+    assert simulated_impact(said, speed=60) == timedelta(seconds=7)
+    assert simulated_impact(event, speed=60) == USUAL_IMPACT[event.event_type] / 60
+
+
+@pytest.mark.parametrize(("announced", "is_simulated"), [(None, False), (90, False), (90, True)])
+def test_likely_impact_is_the_simulated_or_the_announced_one(
+    event: ScheduledEvent, announced: int | None, *, is_simulated: bool
+) -> None:
+    known = replace(event, duration_in_seconds=announced)
+
+    lasts = likely_impact(known, is_simulated=is_simulated)
+
+    told = None if announced is None else timedelta(seconds=announced)
+    assert lasts == (USUAL_IMPACT[event.event_type] if is_simulated else told)
