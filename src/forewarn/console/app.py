@@ -183,12 +183,13 @@ class _Exchange:
 
     def refuse(self, error: Exception) -> Response:
         """Say why not, on the page or in the form that asked for it."""
-        if not isinstance(error, ForewarnError):
+        failure = HTTPStatus.INTERNAL_SERVER_ERROR
+        status = status_of(error) if isinstance(error, ForewarnError) else failure
+        if not isinstance(error, ForewarnError) or status is failure:
             _log.error("console_request_failed", path=redact(self.request.url.path), exc_info=error)
-            failure = HTTPStatus.INTERNAL_SERVER_ERROR
             return self._refuse(failure, "The server failed; its log says why.")
         self._note(self.route, error)
-        return self._refuse(status_of(error), str(error))
+        return self._refuse(status, str(error))
 
     def _refuse(self, status: HTTPStatus, detail: str) -> Response:
         values = {"detail": detail}

@@ -8,7 +8,7 @@ from forewarn.desk.services import BusyError
 from forewarn.domain.access import AccessError
 from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError, says
 from forewarn.ports.leadership import NotLeadingError
-from forewarn.ports.store import StoreError
+from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
 
 
@@ -29,9 +29,9 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     ConflictError: HTTPStatus.CONFLICT,
     BusyError: HTTPStatus.TOO_MANY_REQUESTS,
     NotLeadingError: HTTPStatus.SERVICE_UNAVAILABLE,
-    StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+    StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""The status of each kind of error, and of those below it."""
+"""The status of each kind of error, and of those below it; as in the control API."""
 
 TITLES: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.FORBIDDEN: "Not allowed",
