@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.machine_states import Involvement, MachineState, find_involved
+from forewarn.domain.machine_states import Involvement, MachineState, find_involved, state_of
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.phrases import say_moment
 from forewarn.domain.topology import Topology, VirtualMachine
@@ -65,11 +65,7 @@ class FleetSight:
 
     def state_of(self, vm: VirtualMachine) -> MachineState:
         """Return how *vm* is."""
-        involved = self.involved.get(vm.name)
-        if involved is not None:
-            return involved.state
-        is_unpolled = vm.name in self.unpolled
-        return MachineState.UNPOLLED if is_unpolled else MachineState.IN_SERVICE
+        return state_of(vm.name, self.involved, is_unpolled=vm.name in self.unpolled)
 
     def cells(self, vms: Iterable[VirtualMachine], most: int) -> tuple[Cell, ...]:
         """Return *most* of *vms* as cells: those in events first if there are more, else all."""

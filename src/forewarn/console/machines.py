@@ -11,7 +11,7 @@ from forewarn.console.visit import ActionRoute, ConsoleRoute, Done, Page, PageRo
 from forewarn.desk.explanations import explain_event_to
 from forewarn.domain.errors import ConflictError, InvalidError, UnknownVirtualMachineError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.machine_states import MachineState, find_involved
+from forewarn.domain.machine_states import MachineState, find_involved, state_of
 from forewarn.domain.names import VmName, name_key
 from forewarn.domain.notice import is_enabled
 from forewarn.domain.topology import DeliveryScope, Host, VirtualMachine
@@ -170,18 +170,14 @@ def _find(
     in_flight = reading.events_in_flight([vm.scope_id])
     involved = find_involved(topology, in_flight, reading.knowledge().impacts, context.now)
     last_polled_at = reading.last_polls([vm.name]).get(vm.name)
-    state = (
-        MachineState.IN_SERVICE
-        if is_enabled(last_polled_at, context.now)
-        else MachineState.UNPOLLED
-    )
+    is_unpolled = not is_enabled(last_polled_at, context.now)
     return in_flight, KnownMachine(
         name=vm.name,
         vm=vm,
         memberships=memberships,
         scope=topology.scopes[vm.scope_id],
         host=topology.hosts[vm.host] if vm.host else None,
-        state=involved[vm.name].state if vm.name in involved else state,
+        state=state_of(vm.name, involved, is_unpolled=is_unpolled),
         last_polled_at=last_polled_at,
         is_enabled=is_enabled(reading.last_polled_at(vm.scope_id), context.now),
     )

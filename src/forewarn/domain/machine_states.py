@@ -58,6 +58,15 @@ def find_involved(
     return found
 
 
+def state_of(
+    vm: VmName, involved: Mapping[VmName, Involvement], *, is_unpolled: bool
+) -> MachineState:
+    """Return how *vm* is, which may be *involved* in an event."""
+    if vm in involved:
+        return involved[vm].state
+    return MachineState.UNPOLLED if is_unpolled else MachineState.IN_SERVICE
+
+
 def state_in(event: ScheduledEvent, policy: Policy, now: datetime) -> MachineState:
     """Return how the virtual machines of *event*, which is in flight, are."""
     if event.event_status is EventStatus.STARTED:

@@ -5,7 +5,7 @@ import pytest
 
 from forewarn.domain.event import ScheduledEvent, request_start, start
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.machine_states import MachineState, find_involved, state_in
+from forewarn.domain.machine_states import MachineState, find_involved, state_in, state_of
 from forewarn.domain.names import VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.topology import Topology
@@ -70,3 +70,16 @@ def test_of_two_events_the_one_that_needs_attention_more_counts(
 
     assert involved[WEB_0].event.event_id == "E1"
     assert involved.keys() == {WEB_0, WEB_2}
+
+
+@pytest.mark.parametrize("is_unpolled", [False, True])
+def test_machine_in_no_event_is_in_service_if_it_polls(
+    event: ScheduledEvent, fleet: Topology, now: datetime, *, is_unpolled: bool
+) -> None:
+    involved = find_involved(fleet, [event], {}, now)
+    (other, *_) = fleet.virtual_machines.keys() - involved.keys()
+
+    assert state_of(WEB_0, involved, is_unpolled=is_unpolled) is MachineState.SCHEDULED
+    assert state_of(other, involved, is_unpolled=is_unpolled) is (
+        MachineState.UNPOLLED if is_unpolled else MachineState.IN_SERVICE
+    )
