@@ -10,6 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from forewarn.console.assets import assets
+from forewarn.console.gantt import tone_of
+from forewarn.domain.phrases import count_of
 
 _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
@@ -108,6 +110,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(moment=moment, span=span, short=short, said=said)
+    environment.filters.update(
+        moment=moment, span=span, short=short, said=said, number="{:,}".format, tone=tone_of
+    )
     environment.globals["asset"] = lambda name: assets()[name].path
+    environment.globals["count_of"] = count_of
     return environment

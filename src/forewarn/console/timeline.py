@@ -113,7 +113,7 @@ def show_timeline(visit: Visit) -> Page:
         "axis": axis_of(frame, view.step),
         "shift": 100 / (view.step.span / timedelta(minutes=1)) if view.step.days else None,
         "now_at": frame.at(context.now) if frame.has(context.now) else None,
-        "moves": _moves(view, frame, context.now),
+        "moves": _moves(view, frame, context.now, pages),
         "calendars": tuple(_calendars(seen, frame)),
         "rows": rows,
         "row_count": len(grouped),
@@ -163,7 +163,7 @@ def _frame(view: TimelineView, now: datetime) -> Frame:
     return frame_at(view.step, middle - span / 2)
 
 
-def _moves(view: TimelineView, frame: Frame, now: datetime) -> dict[str, str]:
+def _moves(view: TimelineView, frame: Frame, now: datetime, pages: int) -> dict[str, str]:
     """Return the addresses of other views: each but the pages of rows begins at its first page."""
     half = (frame.until - frame.since) / 2
     middle = frame.since + half
@@ -181,8 +181,8 @@ def _moves(view: TimelineView, frame: Frame, now: datetime) -> dict[str, str]:
         "by-scope": replace(first, by="scope").url(),
         "by-host": replace(first, by="host").url(),
         "everything": replace(first, scope="", host="", type="").url(),
-        "previous-rows": replace(view, page=view.page - 1).url(),
-        "next-rows": replace(view, page=view.page + 1).url(),
+        "previous-rows": replace(view, page=view.page - 1).url() if view.page > 1 else "",
+        "next-rows": replace(view, page=view.page + 1).url() if view.page < pages else "",
         **{f"zoom-{zoom.key}": replace(first, zoom=zoom.key, at=kept).url() for zoom in ZOOMS},
     }
 
