@@ -24,11 +24,6 @@ class Condition:
     is_following: bool
     failing: tuple[str, ...]
 
-    @property
-    def is_sound(self) -> bool:
-        """Whether nothing of it fails."""
-        return self.is_ready and self.is_writable and self.is_following and not self.failing
-
 
 def show_health(visit: Visit) -> Page:
     """Show whether everything works, and what does not."""

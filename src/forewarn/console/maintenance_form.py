@@ -6,7 +6,7 @@ only their labels are here.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final
 
@@ -61,7 +61,6 @@ class CourseField:
     name: str
     kind: str
     usual: str = ""
-    limits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -93,7 +92,6 @@ def _course_fields() -> Iterator[CourseField]:
                 name=knob.name,
                 kind=_KINDS.get(knob.type, "number"),
                 usual=_type_out(usual[knob.name]),
-                limits=dict(knob.metadata),
             )
 
 

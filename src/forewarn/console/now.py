@@ -39,7 +39,6 @@ class MaintenanceCard:
     """One Maintenance under way, and the sentence about what it waits for."""
 
     undertaken: Undertaken
-    in_flight: int
     wait: str
     others: int
 
@@ -59,7 +58,7 @@ def show_now(visit: Visit) -> Page:
             "concerns": concerns[:_CONCERNS],
             "more_concerns": max(0, len(concerns) - _CONCERNS),
             "tones": TONES,
-            "cards": tuple(_cards(survey, flights)),
+            "cards": tuple(_cards(survey)),
             "more_maintenances": max(0, len(survey.maintenances) - _MAINTENANCES),
             "groups": groups,
             "flights": len(flights),
@@ -84,14 +83,12 @@ def _figures(survey: Survey, flights: Sequence[Flight]) -> NowFigures:
     )
 
 
-def _cards(survey: Survey, flights: Sequence[Flight]) -> Iterator[MaintenanceCard]:
+def _cards(survey: Survey) -> Iterator[MaintenanceCard]:
     for undertaken in survey.maintenances[:_MAINTENANCES]:
-        key = undertaken.maintenance.maintenance_id
         standstill = undertaken.explanation.standstill
         kinds = {blocker.kind for blocker in standstill.blockers}
         yield MaintenanceCard(
             undertaken=undertaken,
-            in_flight=sum(each.event.maintenance_id == key for each in flights),
             wait=say_wait(standstill),
             others=max(0, len(kinds) - 1),
         )
