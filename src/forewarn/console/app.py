@@ -20,7 +20,6 @@ from forewarn.console.assets import PREFIX, assets_by_path
 from forewarn.console.cookies import refuse_forged, session_of
 from forewarn.console.headers import SafeHeaders
 from forewarn.console.live import Streams, show_live
-from forewarn.console.nouns import ROUTES
 from forewarn.console.problems import (
     UnknownPageError,
     status_of,
@@ -28,6 +27,7 @@ from forewarn.console.problems import (
 )
 from forewarn.console.pulse import Pulse
 from forewarn.console.rendering import render
+from forewarn.console.routes import ROUTES
 from forewarn.console.sign_in import LOGIN, show_sign_in, take_sign_in, take_sign_out
 from forewarn.console.site import Site
 from forewarn.console.visit import (
@@ -123,7 +123,7 @@ async def _answer(route: ConsoleRoute, site: Site, request: Request) -> Response
         visit = Visit(
             caller=Caller(principal=principal, where=where, services=site.services),
             url=_own_url(request),
-            parts=request.path_params,
+            path_values=request.path_params,
             query=_read_query(request),
         )
     except ForewarnError as error:
@@ -213,7 +213,7 @@ class _Exchange:
                 f"{status.phrase}: {error}",
                 who=caller.principal.name,
                 action=route.name,
-                subject=self.visit.parts.get(route.subject, NOBODY),
+                subject=self.visit.path_values.get(route.subject, NOBODY),
             )
         )
 

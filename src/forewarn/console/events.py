@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from forewarn.console.lives import draw_life
+from forewarn.console.milestones import draw_life
 from forewarn.console.remedies import Way, find_ways
 from forewarn.console.visit import (
     ActionRoute,
@@ -122,7 +122,7 @@ def show_event(visit: Visit) -> Page:
 
 
 def _wanted(visit: Visit) -> EventId:
-    return event_id(visit.parts["event_id"])
+    return event_id(visit.path_values["event_id"])
 
 
 def _look(reading: Reading, wanted: EventId, now: datetime) -> _Look:

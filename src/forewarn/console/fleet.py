@@ -84,14 +84,14 @@ def show_fleet(visit: Visit) -> Page:
 
 def close(visit: Visit) -> Done:
     """Have a host take no more virtual machines."""
-    name, reason = visit.parts["name"], visit.form.reason()
+    name, reason = visit.path_values["name"], visit.form.reason()
     host = visit.caller.write(lambda tx, context: close_host(tx, context, name, reason=reason))
     return Done(message=f"{host.name} is closed: it takes no more virtual machines.")
 
 
 def open_again(visit: Visit) -> Done:
     """Have a host take virtual machines again."""
-    name = visit.parts["name"]
+    name = visit.path_values["name"]
     host = visit.caller.write(lambda tx, context: open_host(tx, context, name))
     return Done(message=f"{host.name} is open: it takes virtual machines again.")
 

@@ -39,7 +39,7 @@ class Flight:
     event: ScheduledEvent
     approval: ApprovalPolicy
     missing: tuple[VmName, ...]
-    impact: str = ""
+    impact_sentence: str = ""
     troubles: tuple[Trouble, ...] = ()
 
     @property
@@ -76,13 +76,13 @@ def find_flights(snapshot: Snapshot) -> tuple[Flight, ...]:
     for event in snapshot.events.values():
         if event.is_in_flight:
             policy = scopes[event.scope_id].policy
-            impact, troubles = _hear_of(event, snapshot)
+            sentence, troubles = _hear_of(event, snapshot)
             flights.append(
                 Flight(
                     event=event,
                     approval=policy.approval,
                     missing=missing_approvals(event, policy.approval),
-                    impact=impact,
+                    impact_sentence=sentence,
                     troubles=troubles,
                 )
             )

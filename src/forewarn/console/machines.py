@@ -87,7 +87,7 @@ class MachineSight:
 def show_machine(visit: Visit) -> Page:
     """Show one virtual machine, or the past of one that has left the fleet."""
     asked = Asked(
-        name=visit.parts["name"],
+        name=visit.path_values["name"],
         api_version=visit.query.text("api-version") or NEWEST.name,
         at=visit.query.text("at"),
         older=visit.query.text("older"),
@@ -123,7 +123,7 @@ def redeploy(visit: Visit) -> Done:
 
 
 def _operate(visit: Visit, event_type: EventType, noun: str) -> Done:
-    name = visit.parts["name"]
+    name = visit.path_values["name"]
     event = visit.caller.write(lambda tx, context: operate(tx, context, name, event_type))
     said = "is scheduled" if event.event_status is EventStatus.SCHEDULED else "has started"
     return Done(message=f"The {noun} of {event.resources[0]} {said}.")

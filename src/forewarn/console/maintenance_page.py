@@ -109,7 +109,7 @@ class Seen:
 
 def show_maintenance(visit: Visit) -> Page:
     """Show one Maintenance."""
-    wanted = visit.parts["maintenance_id"].lower()
+    wanted = visit.path_values["maintenance_id"].lower()
     standing = visit.query.text("standing")
     if standing not in set(Standing):
         standing = ""

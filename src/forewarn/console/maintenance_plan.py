@@ -43,14 +43,14 @@ class StartedMaintenanceView(View):
 class ShownPlan:
     """A plan as the form shows it; without *plan*, the *problems* say why there is none.
 
-    *notice* says why it is shown again.
+    *message* says why it is shown again.
     """
 
     plan: Plan | None = None
     digest: str = ""
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    notice: str = ""
+    message: str = ""
     is_empty: bool = False
 
     @property
@@ -113,7 +113,7 @@ def _start(visit: Visit, filled: FilledForm, digest: str) -> StartedMaintenanceV
 
 def suggest(visit: Visit) -> Fragment:
     """Offer names that have what was typed in them."""
-    noun = visit.parts["noun"]
+    noun = visit.path_values["noun"]
     typed = name_key(visit.form.text(f"find_{noun}"))
 
     def look(reading: Reading) -> tuple[str, ...]:
@@ -129,26 +129,26 @@ def suggest(visit: Visit) -> Fragment:
     return Fragment(template="maintenance_names.html", values={"names": visit.read(look)})
 
 
-def _again(visit: Visit, filled: FilledForm, notice: str) -> Fragment:
-    return _fragment(visit, _plan(visit, filled, notice))
+def _again(visit: Visit, filled: FilledForm, message: str) -> Fragment:
+    return _fragment(visit, _plan(visit, filled, message))
 
 
-def _plan(visit: Visit, filled: FilledForm, notice: str = "") -> ShownPlan:
+def _plan(visit: Visit, filled: FilledForm, message: str = "") -> ShownPlan:
     if filled.order is None or filled.is_empty:
-        return ShownPlan(problems=filled.problems, is_empty=filled.is_empty, notice=notice)
+        return ShownPlan(problems=filled.problems, is_empty=filled.is_empty, message=message)
     services, context = visit.caller.services, visit.caller.context()
     gates = services.gates.kinds()
     try:
         order = maintenance_order(filled.order, services)
         offer = visit.read(lambda reading: offer_plan(reading, context, order, gates=gates))
     except (InvalidError, NotFoundError, ConflictError) as error:
-        return ShownPlan(problems=(with_labels(str(error)),), notice=notice)
+        return ShownPlan(problems=(with_labels(str(error)),), message=message)
     return ShownPlan(
         plan=offer.plan,
         digest=offer.digest,
         problems=tuple(with_labels(str(error)) for error in offer.plan.errors),
         warnings=tuple(map(with_labels, offer.plan.warnings)),
-        notice=notice,
+        message=message,
     )
 
 

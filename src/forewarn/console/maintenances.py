@@ -63,7 +63,7 @@ def show_list(visit: Visit) -> Page:
 
 
 def _steer(verb: Callable[[Transaction, Context, str], None], message: str, visit: Visit) -> Done:
-    wanted = visit.parts["maintenance_id"].lower()
+    wanted = visit.path_values["maintenance_id"].lower()
     visit.caller.write(lambda tx, context: verb(tx, context, wanted))
     return Done(message=message)
 

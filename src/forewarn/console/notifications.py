@@ -65,14 +65,14 @@ def show_notifications(visit: Visit) -> Page:
 
 def retry(visit: Visit) -> Done:
     """Have a message that was given up tried again."""
-    notification_id = visit.parts["notification_id"]
+    notification_id = visit.path_values["notification_id"]
     again = visit.caller.write(lambda tx, context: retry_notification(tx, context, notification_id))
     return Done(message=f"The message to {again.target} is sent again.")
 
 
 def send_test(visit: Visit) -> Done | Fragment:
     """Send an example to one target, and say what came of it."""
-    name = visit.parts["name"]
+    name = visit.path_values["name"]
     delivery = try_target(visit.caller, name)
     if not delivery.is_delivered:
         detail = f"{name} did not take the test message: {delivery.answer}"

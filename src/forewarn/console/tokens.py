@@ -75,7 +75,7 @@ def create(visit: Visit) -> Fragment:
 
 def revoke(visit: Visit) -> Done:
     """Take a token back."""
-    name = visit.parts["name"]
+    name = visit.path_values["name"]
     revoked = visit.caller.write(lambda tx, context: revoke_token(tx, context, name))
     return Done(message=f"The token {revoked.name} is revoked.")
 

@@ -139,14 +139,14 @@ def run_scenario(visit: Visit) -> Done:
 
 def stop_run(visit: Visit) -> Done:
     """Stop a run, and cancel its Scheduled events."""
-    run_id = visit.parts["run_id"].lower()
+    run_id = visit.path_values["run_id"].lower()
     run = visit.caller.write(lambda tx, context: stop_scenario(tx, context, run_id))
     return Done(message=f"The scenario {run.name} is stopped.")
 
 
 def put_fault(visit: Visit) -> Done:
     """Set a fault of one virtual machine."""
-    form, kind = visit.form, _kind(visit.parts["kind"])
+    form, kind = visit.form, _kind(visit.path_values["kind"])
     fault = Fault(
         kind=kind,
         times=_whole(form, "times"),
@@ -163,8 +163,8 @@ def put_fault(visit: Visit) -> Done:
 
 def remove_fault(visit: Visit) -> Done:
     """End a fault of one virtual machine."""
-    kind = _kind(visit.parts["kind"])
-    vm = clear_faults(visit.caller, visit.parts["name"], kind)
+    kind = _kind(visit.path_values["kind"])
+    vm = clear_faults(visit.caller, visit.path_values["name"], kind)
     return Done(message=f"The fault {kind} of {vm} is cleared.")
 
 

@@ -82,7 +82,7 @@ class Visit:
 
     caller: Caller
     url: str
-    parts: Mapping[str, str] = field(default_factory=dict)
+    path_values: Mapping[str, str] = field(default_factory=dict)
     query: Form = field(default_factory=Form)
     form: Form = field(default_factory=Form)
 

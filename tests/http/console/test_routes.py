@@ -9,7 +9,7 @@ from tests.http.conftest import TOKEN, Tables
 from tests.http.console.conftest import SECRETS, SignIn
 
 from forewarn.console.cookies import CSRF_HEADER
-from forewarn.console.nouns import ROUTES
+from forewarn.console.routes import ROUTES
 from forewarn.console.visit import ActionRoute, PageRoute
 from forewarn.domain.roles import Role
 from forewarn.ports.store import Store
