@@ -62,7 +62,7 @@ def data_centre() -> Mapping[str, Any]:
     }
 
 
-def large_fleet(machines: int = 10_000, scopes: int = 200) -> Mapping[str, Any]:
+def large_fleet(machines: int, scopes: int) -> Mapping[str, Any]:
     """Return a fleet of many virtual machines."""
     return {
         "availability_set": [{"name": f"set-{i:03}"} for i in range(scopes)],

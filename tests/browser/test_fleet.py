@@ -1,8 +1,6 @@
 """The fleet: what is where, how it is, and what is done to hosts."""
 
-import time
 from collections.abc import Iterator
-from itertools import islice
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -11,9 +9,6 @@ from tests.browser.fleets import data_centre, large_fleet, refused
 from tests.browser.windows import Window, Windows
 
 from forewarn.testing.emulator import Emulator
-
-BUSY_SECONDS = 5.0
-"""What a page may take on a machine that does other things; it takes well below a second."""
 
 
 @pytest.fixture
@@ -169,26 +164,11 @@ def test_no_fleet_says_how_to_add_one(windows: Windows) -> None:
         window.assert_accessible()
 
 
-def test_ten_thousand_machines_are_painted_in_a_second(
-    windows: Windows, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Emulator(fleet=large_fleet()) as emulator:
-        names = [f"vm-{i:05}" for i in range(500)]
-        for name in islice(names, 0, 500, 10):
-            emulator.vm(name).freeze()
-        window = windows.signed_in(emulator, "/")
+def test_large_fleet_is_shown_page_by_page(windows: Windows) -> None:
+    with Emulator(fleet=large_fleet(2000, 200)) as emulator:
+        window = windows.signed_in(emulator, "/fleet")
 
-        began = time.monotonic()
-        window.page.goto("/fleet")
         expect(window.page.locator("a.vm-cell").first).to_be_visible()
-        took = time.monotonic() - began
-
-        painted = window.page.wait_for_function(
-            "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-        ).json_value()
-        with capsys.disabled():
-            print(f"\n10,000 machines: first paint {painted:.0f} ms, shown after {took:.2f} s")  # noqa: T201 - the figure
-        assert painted < BUSY_SECONDS * 1000
         expect(window.page.get_by_text("Page 1 of")).to_be_visible()
         window.page.get_by_role("link", name="Next").click()
         expect(window.page.get_by_text("Page 2 of")).to_be_visible()

@@ -62,7 +62,7 @@ def test_restart_is_followed_without_reload(emulator: Emulator, windows: Windows
 def test_empty_page_is_calm(emulator: Emulator, windows: Windows) -> None:
     window = windows.signed_in(emulator)
 
-    expect(window.page.locator(".tile").first).to_contain_text("0")
+    expect(window.page.locator(".tile .figure").first).to_have_text("0")
     expect(window.page.locator("#silent")).to_contain_text("6 of 6 virtual machines")
     expect(window.page.locator("#attention")).to_have_count(0)
     window.shoot("now-empty")

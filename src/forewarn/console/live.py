@@ -53,13 +53,14 @@ async def show_live(site: Site, streams: Streams, request: Request) -> Response:
     if request.method != "GET" or not streams.has_room(secret):
         return Response(status_code=HTTPStatus.TOO_MANY_REQUESTS)
     return StreamingResponse(
-        _stream(site, streams, secret),
+        stream(site, streams, secret),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _stream(site: Site, streams: Streams, secret: str) -> AsyncGenerator[bytes]:
+async def stream(site: Site, streams: Streams, secret: str) -> AsyncGenerator[bytes]:
+    """Yield the server-sent events of the session that has *secret*, until it has ended."""
     with streams.place(secret):
         yield f"event: hello\ndata: {assets_version()}\n\n".encode()
         async for version in site.pulse.beats():
