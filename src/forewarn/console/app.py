@@ -185,7 +185,7 @@ class _Exchange:
         if not isinstance(error, ForewarnError):
             _log.error("console_request_failed", path=redact(self.request.url.path), exc_info=error)
             failure = HTTPStatus.INTERNAL_SERVER_ERROR
-            return self._refuse(failure, "The server failed; its log says why.")
+            return self._refuse(failure, "Internal server error. See the server's log.")
         self._note(self.route, error)
         return self._refuse(status_of(error), str(error))
 
