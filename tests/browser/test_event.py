@@ -41,7 +41,7 @@ def test_event_goes_through_its_life(emulator: Emulator, windows: Windows) -> No
     dialog.get_by_role("button", name="Complete").click()
     expect(main.locator(".life .present")).to_contain_text("Failed")
     expect(main.locator(".ledger")).to_contain_text("admin")
-    expect(main).to_contain_text("This event is over and no longer in the document.")
+    expect(main).to_contain_text("This event has ended and is no longer in the document.")
     assert event.record.reason == NASTY + LONG
     window.shoot("event-over")
     window.assert_accessible()

@@ -107,7 +107,7 @@ def test_time_machine_shows_what_was_read_before_and_after(
     page = window.page
     expect(page.locator("#now")).to_contain_text("Freeze")
 
-    page.get_by_label("Time machine", exact=True).fill("3h")
+    page.get_by_label("At time", exact=True).fill("3h")
     page.get_by_role("button", name="Show").click()
 
     expect(page.locator("#then")).to_contain_text("Reboot")
@@ -119,7 +119,7 @@ def test_time_machine_shows_what_was_read_before_and_after(
     )
     window.shoot("machine")
     window.assert_accessible()
-    page.get_by_role("link", name="Link to this moment").click()
+    page.get_by_role("link", name="Link to this time").click()
     expect(page.locator("#then")).to_contain_text("Reboot")
     page.get_by_label("api-version").select_option("2017-08-01")
     expect(page.locator("#then")).not_to_contain_text("Description")

@@ -65,7 +65,7 @@ def test_plan_start_pause_resume_abort(fleet: Emulator, windows: Windows) -> Non
     expect(page.get_by_text("No maintenance is under way.")).to_be_visible()
     window.shoot("maintenances-empty")
     page.get_by_role("link", name="Plan a maintenance").click()
-    expect(plan_of(page)).to_contain_text("Select what to maintain")
+    expect(plan_of(page)).to_contain_text("Select scopes, virtual machines or hosts")
 
     page.get_by_label("Scopes", exact=True).fill("web\ndb")
     page.get_by_label("Minimum available").fill("50")
@@ -171,7 +171,7 @@ def test_failure_is_retried_and_skipped(fleet: Emulator, windows: Windows) -> No
     expect_status(page, "Running")
     fleet.clock.advance(hours=4)
     expect_status(page, "Incomplete")
-    expect(page.locator(".standstill")).to_contain_text("Left undone: kvm-1 (skipped)")
+    expect(page.locator(".standstill")).to_contain_text("Not done: kvm-1 (skipped)")
     page.reload()
     window.await_live()
     window.shoot("maintenance-ended")
@@ -215,7 +215,7 @@ def test_list_shows_what_is_under_way_first(fleet: Emulator, windows: Windows) -
 def test_form_works_by_keyboard(fleet: Emulator, windows: Windows) -> None:
     page = windows.signed_in(fleet, "/maintenances/new").page
     keyboard = page.keyboard
-    expect(plan_of(page)).to_contain_text("Select what to maintain")
+    expect(plan_of(page)).to_contain_text("Select scopes, virtual machines or hosts")
 
     page.get_by_label("Find scopes to add").focus()
     keyboard.type("we")

@@ -69,6 +69,24 @@ def test_empty_page_is_calm(emulator: Emulator, windows: Windows) -> None:
     window.assert_accessible()
 
 
+def test_phone_shows_whether_the_page_is_live(emulator: Emulator, windows: Windows) -> None:
+    window = windows.signed_in(emulator)
+    page = window.page
+    page.set_viewport_size({"width": 390, "height": 800})
+    live = page.locator("#live")
+    expect(live).to_be_visible()
+
+    page.route("**/", lambda route: route.abort())
+    emulator.announce("Freeze", emulator.vms[0].name)
+
+    expect(live).to_have_attribute("data-state", "stale")
+    page.unroute_all()
+    emulator.announce("Freeze", emulator.vms[1].name)
+    expect(live).to_have_attribute("data-state", "live")
+    expect(page.locator(".flight")).to_have_count(2)
+    window.errors.clear()  # the browser reports the request that failed
+
+
 def begin(emulator: Emulator, event_type: str, **order: object) -> Any:
     return call(emulator, "POST", "/maintenances", {"event_type": event_type, **order})
 

@@ -83,7 +83,7 @@ def test_timeline_is_live_explains_and_goes_by_keyboard(
     page.get_by_label("Scope").fill("shop")
     page.get_by_label("Scope").press("Enter")
     expect(page.locator("#main")).to_contain_text("match the filters.")
-    page.get_by_role("link", name="Remove the filters").press("Enter")
+    page.get_by_role("link", name="Clear filters").press("Enter")
     page.get_by_label("Type").select_option("Reboot")
     expect(page).to_have_url(re.compile("type=Reboot"))
     expect(bar).to_be_visible()

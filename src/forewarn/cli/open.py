@@ -16,7 +16,9 @@ app = alone()
 def open_console(
     session: Session,
     *,
-    only_print: Annotated[bool, switch("Print the link; open no browser.", "--print")] = False,
+    only_print: Annotated[
+        bool, switch("Print the link without opening a browser.", "--print")
+    ] = False,
 ) -> None:
     """Open the web console in a browser, signed in.
 

@@ -187,7 +187,7 @@ class _Exchange:
         status = status_of(error) if isinstance(error, ForewarnError) else failure
         if not isinstance(error, ForewarnError) or status is failure:
             _log.error("console_request_failed", path=redact(self.request.url.path), exc_info=error)
-            return self._refuse(failure, "The server failed; its log says why.")
+            return self._refuse(failure, "Internal server error. See the server's log.")
         self._note(self.route, error)
         return self._refuse(status, str(error))
 

@@ -47,7 +47,7 @@ def assets_by_path() -> Mapping[str, Asset]:
 
 @cache
 def assets_version() -> str:
-    """Return what differs whenever any of the files does."""
+    """Return a hash of all static files."""
     return sha256("".join(sorted(assets_by_path())).encode()).hexdigest()[:12]
 
 

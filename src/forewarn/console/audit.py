@@ -106,7 +106,7 @@ def _said(query: Form) -> AuditFilters:
 def _read_filters(visit: Visit) -> tuple[AuditFilters, datetime | None]:
     said = _said(visit.query)
     if said.outcome not in {"", DONE, REFUSED}:
-        raise FormError(f"outcome: choose {DONE} or {REFUSED}.")
+        raise FormError(f"Outcome: choose {DONE} or {REFUSED}.")
     since = parse_past(said.since, visit.caller.context().at) if said.since else None
     older_than = visit.query.number("older_than", 0, most=_LARGEST_SEQUENCE)
     return replace(said, older_than=older_than), since

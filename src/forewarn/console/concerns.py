@@ -55,8 +55,8 @@ _TROUBLES: Final[Mapping[Trouble, tuple[str, str, str, str]]] = {
     Trouble.BY_HAND: (
         "By hand",
         "waiting",
-        "An operator has to carry it out, and then complete the event.",
-        "{} events wait for an operator to carry them out, and then to complete them.",
+        "An operator has to carry it out and then complete the event.",
+        "{} events wait for an operator to carry them out and complete them.",
     ),
 }
 """The word, its tone and the sentence about one and about many, the worst first."""
@@ -108,7 +108,7 @@ def _say_many(first: Blocker, alike: Sequence[Blocker]) -> str:
         return first.sentence
     if first.kind in _MANY:
         return _MANY[first.kind].format(f"{len(alike):,}")
-    return f"{first.sentence} The same is true {len(alike) - 1:,} times more."
+    return f"{first.sentence} {len(alike) - 1:,} more wait for the same reason."
 
 
 def _of_flights(flights: Sequence[Flight]) -> Iterator[Concern]:

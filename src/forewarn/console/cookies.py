@@ -47,7 +47,7 @@ def forget_session(request: Request, response: Response) -> None:
 def csrf_token(secret: str) -> str:
     """Return what a page of the session *secret* has to send with everything it does.
 
-    Who knows it cannot find out the session from it.
+    The session secret cannot be derived from it.
     """
     return sha256(f"csrf {secret}".encode()).hexdigest()
 

@@ -86,14 +86,14 @@ def close(visit: Visit) -> Done:
     """Have a host take no more virtual machines."""
     name, reason = visit.path_values["name"], visit.form.reason()
     host = visit.caller.write(lambda tx, context: close_host(tx, context, name, reason=reason))
-    return Done(message=f"{host.name} is closed: it takes no more virtual machines.")
+    return Done(message=f"Closed {host.name} to new virtual machines.")
 
 
 def open_again(visit: Visit) -> Done:
     """Have a host take virtual machines again."""
     name = visit.path_values["name"]
     host = visit.caller.write(lambda tx, context: open_host(tx, context, name))
-    return Done(message=f"{host.name} is open: it takes virtual machines again.")
+    return Done(message=f"Opened {host.name} to new virtual machines.")
 
 
 def _group(sight: FleetSight, chosen: FleetFilter) -> list[Block]:

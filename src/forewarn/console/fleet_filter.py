@@ -111,10 +111,10 @@ _USUAL: Final = asdict(FleetFilter())
 def read_filter(query: Form) -> FleetFilter:
     """Return what the *query* of the address asks for, or refuse what does not exist."""
     return FleetFilter(
-        by=_choice(query, "by", VIEWS) or "scope",
+        by=_choice(query, "by", "View", VIEWS) or "scope",
         q=query.text("q"),
-        state=_choice(query, "state", STATES),
-        kind=_choice(query, "kind", KINDS),
+        state=_choice(query, "state", "State", STATES),
+        kind=_choice(query, "kind", "Scope type", KINDS),
         scope=query.text("scope"),
         host=query.text("host"),
         page=query.number("page", 1, least=1),
@@ -129,10 +129,10 @@ def covering(name: str) -> Callable[[ScopeId], bool]:
     return lambda scope_id: names_place(name, scope_id) or name_key(scope_id).startswith(group)
 
 
-def _choice(query: Form, name: str, choices: Iterable[str]) -> str:
+def _choice(query: Form, name: str, label: str, choices: Iterable[str]) -> str:
     said = query.text(name)
     if said and said not in choices:
-        raise FormError(f"{name}: choose one of {', '.join(choices)}.")
+        raise FormError(f"{label}: choose one of {', '.join(choices)}.")
     return said
 
 

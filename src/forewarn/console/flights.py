@@ -109,7 +109,7 @@ _NONE: Final = MaintenanceId("")
 _PHASES: Final = {
     HostPhase.WORK: "The host is being worked on",
     HostPhase.VERIFY: "The host is being checked",
-    HostPhase.RETURN: "The host gets its virtual machines back",
+    HostPhase.RETURN: "Virtual machines are returning to the host",
 }
 
 
@@ -151,5 +151,5 @@ def _say_impacts(impacts: Sequence[Impact | None]) -> str:
     statuses = [impact.status for impact in impacts if impact is not None]
     over = sum(impact.is_over for impact in impacts if impact is not None)
     if over:
-        return f"Impact over on {over} of {len(impacts)}"
+        return f"Impact has ended on {over} of {len(impacts)}"
     return "Impact is running" if ImpactStatus.RUNNING in statuses else "Impact is about to begin"

@@ -47,16 +47,16 @@ def show_health(visit: Visit) -> Page:
 def find_problems(status: ServerStatusView, condition: Condition) -> Iterator[str]:
     """Yield a sentence for each thing that does not work, the worst first."""
     if not condition.is_ready:
-        yield "This server does not answer the polls of virtual machines."
+        yield "This server does not answer polls from virtual machines."
     if not condition.is_writable:
         yield (
-            "The database cannot be written. Polls are answered from memory, and changes are "
-            "refused."
+            "The server cannot write to the database. It answers polls from memory and refuses "
+            "changes."
         )
     if not any(each.is_leader and each.is_present for each in status.replicas):
         yield "No replica leads, so no maintenance is announced or started until one does."
     if not condition.is_following:
-        yield "This replica does not hear what other replicas change."
+        yield "This replica does not receive changes from other replicas."
     for name in condition.failing:
         yield f"The loop {name} has failed and is about to be restarted. The log has the reason."
     if status.executor_problem:
@@ -67,13 +67,13 @@ def find_problems(status: ServerStatusView, condition: Condition) -> Iterator[st
 def pause(visit: Visit) -> Done:
     """Begin nothing until resumed."""
     pause_server(visit.caller, visit.form.reason())
-    return Done(message="The server is paused. It begins nothing until it is resumed.")
+    return Done(message="The server is paused. It starts nothing new until it is resumed.")
 
 
 def resume(visit: Visit) -> Done:
     """Continue, with all that fell due in the meantime."""
     resume_server(visit.caller)
-    return Done(message="The server continues.")
+    return Done(message="The server has resumed.")
 
 
 def _look(services: Services) -> Condition:

@@ -20,27 +20,27 @@ from forewarn.domain.windows import Calendar
 from forewarn.wording.durations import format_duration, parse_duration
 
 LABELS: Final[Mapping[str, tuple[str, str]]] = {
-    "at_once": ("At once", "How many scopes or hosts at a time; if empty, all scopes or one host."),
-    "min_available": ("Minimum available", "Percentage of each set that stays up."),
+    "at_once": ("At once", "Scopes or hosts at the same time. Default: all scopes, or one host."),
+    "min_available": ("Minimum available", "Percentage of each scope that stays available."),
     "soak": ("Soak time", "Pause after each step, and after the canary: 30m, 2h."),
     "canary": ("Canary", "Scopes or hosts that go first, alone."),
     "windows": ("Windows", "Only at these times: Sat,Sun 22:00-06:00 Europe/Berlin."),
     "blackouts": ("Blackouts", "Never on these days: 2026-12-24..2027-01-02 Europe/Berlin."),
-    "notice_outside": ("Give notice before the window", "Only the impact has to fit into one."),
-    "gates": ("Gates", "Each is asked before every step but the first."),
+    "notice_outside": ("Notice before the window", "Only the impact must fall inside the window."),
+    "gates": ("Gates", "Each is asked before every step except the first."),
     "gate_patience": ("Gate patience", "How long a gate may stay shut before it holds the step."),
-    "hold_all": ("Hold everything after a failure", "Otherwise only where it failed."),
-    "in_order": ("Keep the order", "No step overtakes an earlier one of its scope."),
+    "hold_all": ("Hold all after a failure", "Otherwise only the scope or host that failed."),
+    "in_order": ("Keep the order", "No step overtakes an earlier one of the same scope."),
     "event_type": ("Event type", ""),
     "description": ("Description", ""),
-    "duration": ("Duration", ""),
+    "duration": ("Impact duration", ""),
     "scopes": ("Scopes", ""),
     "virtual_machines": ("Virtual machines", ""),
-    "labels": ("Labels", ""),
+    "labels": ("Virtual machine labels", ""),
     "hosts": ("Hosts", ""),
     "host_labels": ("Host labels", ""),
     "holidays": ("Holidays", ""),
-    "holidays_zone": ("Time zone of holidays", ""),
+    "holidays_zone": ("Time zone of the holidays", ""),
 }  # fmt: skip
 """What each field is called, and a hint for those of the course."""
 COMMON: Final = ("at_once", "min_available", "soak", "canary", "windows")
@@ -188,7 +188,7 @@ def _read_pairs(form: Form, name: str) -> dict[str, str]:
         if not (key and sign):
             raise FormError(f"{line[:60]!r} is not KEY=VALUE.")
         if pairs.setdefault(key, value) != value:
-            raise FormError(f"nothing carries two values of {key[:60]!r}.")
+            raise FormError(f"{key[:60]!r} is given twice with different values.")
     return pairs
 
 

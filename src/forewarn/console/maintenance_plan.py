@@ -84,7 +84,7 @@ def start(visit: Visit) -> Done | Fragment:
     try:
         begun = _start(visit, filled, digest)
     except PlanChangedError as error:
-        return _again(visit, filled, f"{error} Look at the new plan, then decide.")
+        return _again(visit, filled, f"{error} Review the new plan before you start.")
     except (InvalidError, NotFoundError, ConflictError):
         return _again(
             visit, filled, "The plan has changed since it was shown. Nothing was started."

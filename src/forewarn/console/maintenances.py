@@ -70,7 +70,7 @@ def _steer(verb: Callable[[Transaction, Context, str], None], message: str, visi
 
 def _retry(visit: Visit) -> Done:
     verb = partial(retry_failures, places=visit.form.texts("places"))
-    return _steer(verb, "What failed is tried again, with new events and full notice.", visit)
+    return _steer(verb, "Retrying, with new events and full notice.", visit)
 
 
 def _skip(visit: Visit) -> Done:
@@ -95,9 +95,9 @@ ROUTES: Final[tuple[ConsoleRoute, ...]] = (
     ActionRoute(path="/maintenances/plan", act=show_plan, role=Role.VIEWER),
     ActionRoute(path="/maintenances/start", act=start, name="maintenance start"),
     PageRoute(path="/maintenances/{maintenance_id}", show=show_maintenance),
-    _action("pause", partial(_steer, pause_maintenance, "Paused: no further step begins.")),
+    _action("pause", partial(_steer, pause_maintenance, "Paused: no further step starts.")),
     _action("resume", partial(_steer, resume_maintenance, "Resumed.")),
-    _action("abort", partial(_steer, abort_maintenance, "Aborted: no further step begins.")),
+    _action("abort", partial(_steer, abort_maintenance, "Aborted: no further step starts.")),
     _action("retry", _retry),
     _action("skip", _skip),
 )

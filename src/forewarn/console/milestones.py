@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.phrases import say_moment
 from forewarn.domain.policy import ApprovalPolicy, Policy, approved_at, missing_approvals
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -104,7 +105,7 @@ def _start(event: ScheduledEvent) -> Iterator[Milestone]:
             title="Started",
             state=_reached(event, EventStatus.STARTED),
             at=event.started_at,
-            note=f"Overdue since {event.overdue_at:%H:%M:%S} GMT" if event.overdue_at else "",
+            note=f"Overdue since {say_moment(event.overdue_at)}" if event.overdue_at else "",
         )
     elif event.event_status is EventStatus.SCHEDULED:
         yield Milestone(title="Start", state=MilestoneState.AHEAD)

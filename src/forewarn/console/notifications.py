@@ -67,7 +67,7 @@ def retry(visit: Visit) -> Done:
     """Have a message that was given up tried again."""
     notification_id = visit.path_values["notification_id"]
     again = visit.caller.write(lambda tx, context: retry_notification(tx, context, notification_id))
-    return Done(message=f"The message to {again.target} is sent again.")
+    return Done(message=f"Sending the message to {again.target} again.")
 
 
 def send_test(visit: Visit) -> Done | Fragment:
@@ -75,9 +75,9 @@ def send_test(visit: Visit) -> Done | Fragment:
     name = visit.path_values["name"]
     delivery = try_target(visit.caller, name)
     if not delivery.is_delivered:
-        detail = f"{name} did not take the test message: {delivery.answer}"
+        detail = f"The test message to {name} was not delivered: {delivery.answer}"
         return Fragment(template="refusal.html", values={"detail": detail})
-    return Done(message=f"{name} has taken the test message: {delivery.answer}")
+    return Done(message=f"The test message to {name} was delivered: {delivery.answer}")
 
 
 def _find(
@@ -92,7 +92,7 @@ def _status(text: str) -> NotificationStatus | None:
         return NotificationStatus(text) if text else None
     except ValueError:
         choices = ", ".join(NotificationStatus)
-        raise FormError(f"status: choose one of {choices}.") from None
+        raise FormError(f"Status: choose one of {choices}.") from None
 
 
 ROUTES: Final[tuple[ConsoleRoute, ...]] = (

@@ -37,7 +37,7 @@ TITLES: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.FORBIDDEN: "Not allowed",
     HTTPStatus.NOT_FOUND: "Not found",
     HTTPStatus.SERVICE_UNAVAILABLE: "Temporarily unavailable",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "The server failed",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Internal server error",
 }
 """What the page about it is called, where that is not what HTTP calls it."""
 

@@ -30,7 +30,7 @@ class Pulse:
         """How many changes there were."""
 
     def note(self, _change: StoreChange) -> None:
-        """Take in that something has changed."""
+        """Record a change of the store."""
         self.touch()
 
     def touch(self) -> None:

@@ -17,7 +17,7 @@ _LABELS: Final[Mapping[Verb, str]] = {
     Verb.START: "Start",
     Verb.COMPLETE: "Complete",
     Verb.MOVE_AWAY: "Show the hosts",
-    Verb.CORRECT_EXECUTORS: "Show the health of the server",
+    Verb.CORRECT_EXECUTORS: "Show server health",
 }
 """What the link to each verb says; a verb for others has none."""
 _PAGES: Final[Mapping[Verb, str]] = {

@@ -66,7 +66,7 @@ SECTIONS: Final = (
 )
 VIRTUAL_TIME: Final = Section("Virtual time", "/virtual-time")
 _PARENTS: Final[Mapping[str, str]] = {"/events": "/timeline", "/virtual-machines": "/fleet"}
-"""The section of pages that are below none."""
+"""The section to highlight for pages outside the menu."""
 
 
 @dataclass(frozen=True, slots=True)

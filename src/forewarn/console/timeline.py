@@ -145,7 +145,7 @@ def _read_view(query: Form) -> TimelineView:
         page=query.number("page", 1, least=1),
     )
     if view.type and view.type not in set(EventType):
-        raise FormError(f"type: {view.type!r} is not one of {', '.join(EventType)}.")
+        raise FormError(f"Type: {view.type!r} is not one of {', '.join(EventType)}.")
     return replace(view, zoom=view.step.key)
 
 
@@ -159,7 +159,7 @@ def _frame(view: TimelineView, now: datetime) -> Frame:
     except (ValueError, OverflowError):
         middle = None
     if middle is None or not 2000 <= middle.year < 3000:
-        raise FormError(f"at: {view.at!r} is not a time such as 2026-03-02T12:00:00Z.")
+        raise FormError(f"Time: {view.at!r} is not a valid time such as 2026-03-02T12:00:00Z.")
     return frame_at(view.step, middle - span / 2)
 
 

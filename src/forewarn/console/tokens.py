@@ -58,7 +58,7 @@ def create(visit: Visit) -> Fragment:
     form = visit.form
     name = form.text("name")
     if not name:
-        raise FormError("Enter a name: of a person, or of the program that uses the token.")
+        raise FormError("Enter the name of the person or program that uses the token.")
     try:
         role = Role(form.text("role"))
     except ValueError:
@@ -77,7 +77,7 @@ def revoke(visit: Visit) -> Done:
     """Take a token back."""
     name = visit.path_values["name"]
     revoked = visit.caller.write(lambda tx, context: revoke_token(tx, context, name))
-    return Done(message=f"The token {revoked.name} is revoked.")
+    return Done(message=f"Revoked the token {revoked.name}.")
 
 
 def _line(token: Token, at: datetime) -> TokenLine:

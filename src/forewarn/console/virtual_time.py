@@ -43,7 +43,7 @@ EFFECTS: Final[Mapping[FaultKind, str]] = {
     FaultKind.RESET: "The connection is reset without an answer.",
     FaultKind.STATUS: "Requests get an HTTP error, optionally with Retry-After.",
     FaultKind.EMPTY_BODY: "Polls get 200 with an empty body and no ETag.",
-    FaultKind.UNKNOWN_TYPE: "Every EventType is a word that clients do not know.",
+    FaultKind.UNKNOWN_TYPE: "Every EventType is a value unknown to clients.",
     FaultKind.INCARNATION_RESET: "DocumentIncarnation and ETag count from 0 again.",
     FaultKind.PUBLISH_DELAY: "New documents appear late, in maintenance time.",
 }
@@ -123,7 +123,7 @@ def advance(visit: Visit) -> Done:
     """Let time pass, with everything that falls due in it."""
     said = visit.form.text("duration")
     advance_clock(visit.caller, said)
-    return Done(message=f"{span(parse_span(said))} have passed.")
+    return Done(message=f"Advanced the clock by {span(parse_span(said))}.")
 
 
 def run_scenario(visit: Visit) -> Done:
@@ -131,17 +131,17 @@ def run_scenario(visit: Visit) -> Done:
     form = visit.form
     scenario = find_scenario(visit.caller.services.scenarios, form.text("scenario"))
     vms = (*form.texts("vm"), *form.lines("names"))
-    said = _decimal(form, "speed")
+    said = _decimal(form, "speed", "Speed")
     speed = 1.0 if said is None else said
     visit.caller.write(lambda tx, context: start_scenario(tx, context, scenario, vms, speed))
-    return Done(message=f"The scenario {scenario.name} is running.")
+    return Done(message=f"Started the scenario {scenario.name}.")
 
 
 def stop_run(visit: Visit) -> Done:
     """Stop a run, and cancel its Scheduled events."""
     run_id = visit.path_values["run_id"].lower()
     run = visit.caller.write(lambda tx, context: stop_scenario(tx, context, run_id))
-    return Done(message=f"The scenario {run.name} is stopped.")
+    return Done(message=f"Stopped the scenario {run.name}.")
 
 
 def put_fault(visit: Visit) -> Done:
@@ -150,7 +150,7 @@ def put_fault(visit: Visit) -> Done:
     fault = Fault(
         kind=kind,
         times=_whole(form, "times"),
-        seconds=_decimal(form, "seconds"),
+        seconds=_decimal(form, "seconds", HINTS["seconds"][0]),
         status=_whole(form, "status"),
         retry_after=_whole(form, "retry_after"),
         event_type=form.text("event_type") or None,
@@ -158,14 +158,14 @@ def put_fault(visit: Visit) -> Done:
     vm = form.text("vm")
     if not vm:
         raise FormError("Choose a virtual machine.")
-    return Done(message=f"{set_fault(visit.caller, vm, fault)} has the fault {kind}.")
+    return Done(message=f"Set the fault {kind} for {set_fault(visit.caller, vm, fault)}.")
 
 
 def remove_fault(visit: Visit) -> Done:
     """End a fault of one virtual machine."""
     kind = _kind(visit.path_values["kind"])
     vm = clear_faults(visit.caller, visit.path_values["name"], kind)
-    return Done(message=f"The fault {kind} of {vm} is cleared.")
+    return Done(message=f"Cleared the fault {kind} of {vm}.")
 
 
 def _scenario(scenario: Scenario) -> ScenarioChoice:
@@ -173,7 +173,7 @@ def _scenario(scenario: Scenario) -> ScenarioChoice:
 
 
 def _say(step: ScenarioStep) -> str:
-    at = f"After {span(step.at)}" if step.at else "At once"
+    at = f"After {span(step.at)}" if step.at else "Immediately"
     if not isinstance(step, Announcement):
         return f"{at}: {step.trigger} it."
     notice = "without notice" if step.notice is None else f"with {span(step.notice)} of notice"
@@ -203,15 +203,15 @@ def _kind(text: str) -> FaultKind:
 
 
 def _whole(form: Form, name: str) -> int | None:
-    return form.number(name, 0) if form.text(name) else None
+    return form.number(name, 0, label=HINTS[name][0]) if form.text(name) else None
 
 
-def _decimal(form: Form, name: str) -> float | None:
+def _decimal(form: Form, name: str, label: str) -> float | None:
     said = form.text(name)
     try:
         return float(said) if said else None
     except ValueError:
-        raise FormError(f"{name}: enter a number.") from None
+        raise FormError(f"{label}: enter a number.") from None
 
 
 _ADMIN: Final = Role.ADMIN

@@ -40,18 +40,21 @@ class Form:
         said = self.text(name).replace(",", "\n").splitlines()
         return tuple(line for line in map(str.strip, said) if line)
 
-    def number(self, name: str, default: int, *, least: int = 0, most: int = 10**9) -> int:
-        """Return the number under *name*, or refuse what is none."""
+    def number(
+        self, name: str, default: int, *, least: int = 0, most: int = 10**9, label: str = ""
+    ) -> int:
+        """Return the number under *name*, which messages call *label*; refuse other text."""
         said = self.text(name)
         if not said:
             return default
         is_number = said.isascii() and said.isdigit() and len(said) <= 12
         if not is_number or not least <= int(said) <= most:
-            raise FormError(f"{name}: enter a number from {least} to {most}.")
+            at_least = f" of at least {least}" if least else ""
+            raise FormError(f"{label or name}: enter a whole number{at_least}.")
         return int(said)
 
     def reason(self) -> str:
-        """Return why something is done, or refuse a novel."""
+        """Return why something is done, or refuse a text that is too long."""
         reason = self.text("reason")
         if len(reason) > LONGEST_TEXT:
             raise FormError(f"Reason: enter at most {LONGEST_TEXT} characters.")

@@ -1,10 +1,10 @@
-"""What wakes everybody on one event loop who waits for news, rung on any thread."""
+"""A bell that wakes waiting coroutines on one event loop, and can be rung on any thread."""
 
 import asyncio
 
 
 class Bell:
-    """Rings for whoever waits; once stopped, for good."""
+    """Wakes all waiting coroutines; after `stop`, permanently."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -13,20 +13,20 @@ class Bell:
         """Whether there will be no more news."""
 
     def ring(self) -> None:
-        """Wake everybody who waits; called on any thread."""
+        """Wake all waiting coroutines; called on any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._wake)
 
     def stop(self) -> None:
-        """Wake everybody, and tell them that this was the last time; called on any thread."""
+        """Wake all waiting coroutines for the last time; called on any thread."""
         self.is_stopped = True
         self.ring()
 
     def listen(self) -> asyncio.Event:
         """Return what is set when the bell rings next.
 
-        Whoever takes it before they look at what there is misses nothing.
+        Take it before you read the current state, and you miss no change.
         """
         self._loop = asyncio.get_running_loop()
         return self._rung

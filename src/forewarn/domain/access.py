@@ -36,7 +36,7 @@ class TokenRevokedError(AccessError):
         self.name = name
 
 
-@says("The token is not known here; check it, or ask for another one.")
+@says("Unknown token. Check it, or ask an admin for a new one.")
 class SignInTokenError(AccessError):
     """A token that signs nobody in: nobody was given it."""
 

@@ -65,7 +65,7 @@ def test_secret_of_a_token_is_in_one_answer_only(browser: TestClient, store: Sto
 
 def test_token_that_cannot_be_is_refused_with_the_reason(browser: TestClient) -> None:
     for form, reason in (
-        ({}, "Enter a name"),
+        ({}, "Enter the name"),
         ({"name": "ci"}, "Choose a role"),
         ({"name": "ci", "role": "admin", "scopes": "web"}, "cannot be limited"),
         ({"name": "ci", "role": "viewer", "expires": "soon"}, "is not a valid time"),
@@ -78,7 +78,7 @@ def test_token_that_cannot_be_is_refused_with_the_reason(browser: TestClient) ->
 def test_real_time_cannot_be_advanced(browser: TestClient, clock: HandClock) -> None:
     clock.kind = "real"
 
-    assert "clock of this server is real" in browser.get("/virtual-time").text
+    assert "This server uses the real clock." in browser.get("/virtual-time").text
     assert browser.post("/virtual-time/advance", data={"duration": "1m"}).status_code == 409
 
 
@@ -140,9 +140,9 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
     other = {"version": "1.3", "settings": {"notice": "when-enabled"}, "is_leader": False}
     gone = sound.model_copy(update={"name": "kvm-3", "is_present": False})
     assert problems() == ""
-    assert "does not answer the polls" in problems(replace(SOUND, is_ready=False))
-    assert "cannot be written" in problems(replace(SOUND, is_writable=False))
-    assert "does not hear" in problems(replace(SOUND, is_following=False))
+    assert "does not answer polls" in problems(replace(SOUND, is_ready=False))
+    assert "cannot write to the database" in problems(replace(SOUND, is_writable=False))
+    assert "does not receive changes" in problems(replace(SOUND, is_following=False))
     assert "The loop scheduler has failed" in problems(replace(SOUND, failing=("scheduler",)))
     assert "No replica leads" in problems(replicas=[gone])
     assert "kvm-3 has not reported" in problems(replicas=[sound, gone])

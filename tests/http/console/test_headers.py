@@ -29,6 +29,13 @@ def test_every_answer_has_the_headers(browser: TestClient, path: str) -> None:
     assert answer.headers["Cache-Control"] == "no-store"
 
 
+def test_policy_trusts_scripts_and_styles_of_this_server_only() -> None:
+    rules = HEADERS["Content-Security-Policy"].split("; ")
+
+    assert {"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(rules)
+    assert {"script-src 'self'", "style-src 'self'", "connect-src 'self'"} <= set(rules)
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_page_has_nothing_that_the_policy_forbids(browser: TestClient, path: str) -> None:
     text = browser.get(path).text
@@ -99,6 +106,7 @@ def test_foreign_host_is_refused(browser: TestClient, host: str) -> None:
     answer = browser.get("/health", headers={"Host": host})
 
     assert answer.status_code == 421
+    assert "--control-host" in answer.text
     assert "Everything works" not in answer.text
 
 

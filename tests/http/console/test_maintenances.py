@@ -88,14 +88,14 @@ def test_form_has_every_field_of_a_course() -> None:
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({}, "Select what to maintain"),
+        ({}, "Select scopes, virtual machines or hosts"),
         ({"scopes": "nowhere"}, "called &#39;nowhere&#39;"),
         ({"by": "hosts", "hosts": "nowhere"}, "no host called &#39;nowhere&#39;"),
-        ({"labels": "tier"}, "Labels: &#39;tier&#39; is not KEY=VALUE."),
-        ({"labels": "tier=1,tier=2"}, "Labels: nothing carries two values"),
+        ({"labels": "tier"}, "Virtual machine labels: &#39;tier&#39; is not KEY=VALUE."),
+        ({"labels": "tier=1,tier=2"}, "Virtual machine labels: &#39;tier&#39; is given twice"),
         ({**WEB, "at_once": "some"}, "At once: &#39;some&#39; is not a number."),
         ({**WEB, "at_once": "0"}, "At once: "),
-        ({**WEB, "duration": "soon"}, "Duration: &#39;soon&#39; is not a valid duration"),
+        ({**WEB, "duration": "soon"}, "Impact duration: &#39;soon&#39; is not a valid duration"),
         ({**WEB, "windows": "Someday 1-2"}, "Someday 1-2"),
         ({**WEB, "canary": "db"}, "The canary &#39;db&#39; is not part of the selection."),
         ({**WEB, "min_available": "100"}, "This maintenance cannot be started."),

@@ -47,11 +47,11 @@ def put_many(store: Store, now: datetime, count: int, scope: str = "availability
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("at=soon", "at: &#39;soon&#39; is not a time such as 2026-03-02T12:00:00Z."),
-        ("at=0001-01-01T00:00:00Z", "is not a time such as"),
-        ("at=9999-12-31T23:59:59-14:00", "is not a time such as"),
-        ("type=Nap", "type: &#39;Nap&#39; is not one of Freeze, Reboot"),
-        ("page=x", "page: enter a number"),
+        ("at=soon", "Time: &#39;soon&#39; is not a valid time such as 2026-03-02T12:00:00Z."),
+        ("at=0001-01-01T00:00:00Z", "is not a valid time such as"),
+        ("at=9999-12-31T23:59:59-14:00", "is not a valid time such as"),
+        ("type=Nap", "Type: &#39;Nap&#39; is not one of Freeze, Reboot"),
+        ("page=x", "page: enter a whole number"),
     ],
 )
 def test_address_that_says_nothing_sensible_is_refused(
@@ -83,7 +83,7 @@ def test_what_does_not_fit_into_the_plot_is_said(
     page = viewer.get("/timeline?zoom=hour").text
 
     assert page.count('class="bar done"') == 8 + 1, "lanes, and the legend"
-    assert "52 events did not fit into the plot." in page
+    assert "52 events did not fit in the plot." in page
 
 
 def test_many_rows_have_pages(viewer: TestClient, store: Store, now: datetime) -> None:

@@ -47,7 +47,7 @@ def test_event_by_hand_needs_somebody(emulator: Emulator, page: httpx2.Client) -
     text = read(page)
 
     assert "1 Held or failed" in text
-    assert "An operator has to carry it out, and then complete the event." in text
+    assert "An operator has to carry it out and then complete the event." in text
     assert "by hand" in read(page, f"/events/{event.event_id}")
 
 
@@ -77,4 +77,4 @@ def test_schedule_stands_among_the_next_24_hours(page: httpx2.Client) -> None:
     answer = page.post("/api/v1/schedules", json=order)
     assert answer.status_code == 201, answer.text
 
-    assert "Reboot maintenance begins by schedule patches" in read(page)
+    assert "Schedule patches starts a Reboot maintenance" in read(page)

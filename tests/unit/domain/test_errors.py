@@ -147,7 +147,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         {"name": "ada"},
         ["ada", "revoked", "2026-03-02 12:00:00 GMT"],
     ),
-    (SignInTokenError(), {}, ["not known here", "ask for another one"]),
+    (SignInTokenError(), {}, ["Unknown token", "ask an admin for a new one"]),
     (SignInLinkError(), {}, ["expired or was already used", "ask for a new one"]),
     (
         RoleTooLowError("ada", "viewer", "operator"),

@@ -115,6 +115,7 @@
     });
     stream.onmessage = () => {
       heardAt = Date.now();
+      show("live", "Live");
       refresh();
     };
     stream.onerror = () => {
