@@ -54,7 +54,7 @@ def test_target_is_tested_where_nobody_waits_for_it(
     refused = browser.post("/notification-targets/ops/test")
     unknown = browser.post("/notification-targets/nobody/test")
 
-    assert "ops has taken the test message: as told" in taken.headers["HX-Trigger"]
-    assert "ops did not take the test message: as told" in refused.text
+    assert "ops was delivered: as told" in taken.headers["HX-Trigger"]
+    assert "ops was not delivered: as told" in refused.text
     assert unknown.status_code == 404
     assert notifier.was_daemon == [True, True]
