@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop is in the way of tests of other files
 def chromium() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip("needs chromium: apt-get install chromium")
