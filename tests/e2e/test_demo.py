@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.error import HTTPError
-from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
@@ -219,8 +218,8 @@ def sign_in(link: str) -> None:
     """Do what a browser does with *link*, which may be refused."""
     found = LINK.fullmatch(link)
     assert found is not None, link
-    body = urlencode({"code": found[2]}).encode()
-    request = Request(f"{found[1]}/login", body, {"Origin": found[1]})
+    headers = {"Origin": found[1], "X-Sign-In-Code": found[2]}
+    request = Request(f"{found[1]}/login", headers=headers, method="POST")
     urlopen(request, timeout=READY_SECONDS).close()
 
 
