@@ -48,7 +48,7 @@ SPEAKERS = {
     "cli/__init__.py": "says what to install, without the rest",
     "cli/version.py": "prints the version",
     "cli/completion.py": "prints the script of a shell",
-    "cli/demonstration/screen.py": "prints what is printable",
+    "cli/demonstration/audience.py": "prints what is printable",
     "agent/startup.py": "says which setting is wrong",
     "agent/check.py": "prints what is printable",
     "agent/command.py": "prints the version",

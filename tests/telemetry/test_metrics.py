@@ -182,7 +182,7 @@ def test_what_virtual_machines_ask_is_counted(emulator: Emulator) -> None:
 def test_what_operators_are_refused_is_counted_by_the_kind_of_problem(emulator: Emulator) -> None:
     assert "forewarn_control_refusals" in Scrape(emulator).families
 
-    refused = (("api/v1/clock", "GET"), ("api/v1/events", "POST"), ("nothing", "GET"))
+    refused = (("api/v1/clock", "GET"), ("api/v1/events", "POST"), ("api/v1/nothing", "GET"))
     for path, method in refused:
         with pytest.raises(HTTPError, match="401"):
             urlopen(Request(f"{emulator.control_url}/{path}", method=method), timeout=TIMEOUT)
