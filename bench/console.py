@@ -31,6 +31,7 @@ VMS: Final = 10_000
 EVENTS: Final = 500
 STARTED: Final = 100
 CONSOLES: Final = 50
+WINDOWS: Final = 10
 PAGES: Final = {"Now": "/", "Fleet": "/fleet"}
 LOADS: Final = 5
 SLICES: Final = 5
@@ -256,8 +257,12 @@ def _consoles(server: Server) -> Iterator["subprocess.Popen[str]"]:
 async def _follow(port: int, token: str) -> None:
     """Be consoles until standard input ends."""
     consoles = [_Console(port) for _ in range(CONSOLES)]
-    for console in consoles:
-        await console.sign_in(token)
+    # A token begins only so many sessions a minute, and a person has several windows of one.
+    for number, console in enumerate(consoles):
+        if number % WINDOWS == 0:
+            await console.sign_in(token)
+        else:
+            console.share(consoles[number - 1])
     async with asyncio.TaskGroup() as group:
         lives = [group.create_task(console.live()) for console in consoles]
         await asyncio.gather(*(console.hears.wait() for console in consoles))
@@ -275,7 +280,7 @@ class _Console:
         self.pages = 0
         self.hears = asyncio.Event()
         self._port = port
-        self._cookie = ""
+        self.cookie = ""
         self._digest = ""
         self._told = asyncio.Event()
 
@@ -284,8 +289,12 @@ class _Console:
         authorization = f"Authorization: Bearer {token}"
         reader, writer = await self._send("POST", "/login", authorization)
         _, headers, _ = await _read_answer(reader)
-        self._cookie = headers["set-cookie"].partition(";")[0]
+        self.cookie = headers["set-cookie"].partition(";")[0]
         writer.close()
+
+    def share(self, other: "_Console") -> None:
+        """Be another window of the browser that *other* is of."""
+        self.cookie = other.cookie
 
     async def live(self) -> None:
         """Listen and ask, until canceled."""
@@ -330,7 +339,7 @@ class _Console:
         head = [
             f"{method} {path} HTTP/1.1",
             f"Host: 127.0.0.1:{self._port}",
-            f"Cookie: {self._cookie}",
+            f"Cookie: {self.cookie}",
             "Content-Length: 0",
             *headers,
         ]
