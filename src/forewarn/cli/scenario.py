@@ -193,8 +193,8 @@ def replay(
 ) -> None:
     """Serve a recording byte for byte, beside a program or until Ctrl-C.
 
-    It begins with the first poll. Approvals are taken and change nothing. Everything
-    else is as with forewarn emulator run.
+    It begins with the first poll. Approvals are taken, and change nothing. Variables,
+    exit code and everything else are those of the emulator: forewarn emulator --help.
 
     Example: forewarn scenario replay recording.toml --speed 60 -- ./my-handler.sh
     """
