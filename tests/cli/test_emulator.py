@@ -1,4 +1,4 @@
-"""`forewarn emulator netns`, as far as it comes before there is a network of its own."""
+"""`forewarn emulator`, as far as it comes before there is a server."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +15,8 @@ def test_mistake_in_the_fleet_is_told_before_this_process_leaves_its_network(
     (tmp_path / "broken.toml").write_text("[[virtual_machine]]\n")
     before = NETWORK.readlink()
 
-    missing = run("emulator", "netns", "--fleet", "nowhere.toml", "--", "true")
-    broken = run("emulator", "netns", "--fleet", str(tmp_path / "broken.toml"), "--", "true")
+    missing = run("emulator", "--netns", "--fleet", "nowhere.toml", "--", "true")
+    broken = run("emulator", "--netns", "--fleet", str(tmp_path / "broken.toml"), "--", "true")
 
     assert (missing.exit_code, broken.exit_code) == (1, 1)
     assert NETWORK.readlink() == before

@@ -43,7 +43,9 @@ GIVEN_UP = ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000
 WITHOUT_END = {
     "serve": "tests/e2e/test_service.py",
     "demo": "tests/e2e/test_demo.py",
-    "emulator netns": "tests/e2e/test_netns.py",
+    "emulator run": "tests/e2e/test_emulator.py",
+    "scenario record": "tests/e2e/test_recording.py",
+    "scenario replay": "tests/e2e/test_recording.py",
     "event watch": "tests/cli/test_watch.py",
     "doctor": "tests/cli/test_doctor.py",
 }

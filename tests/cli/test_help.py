@@ -39,14 +39,14 @@ VERBS = {
         "set", "wait", "watch", "abort",
     },
     "schedule": {"create", "list", "show", "next", "set", "pause", "resume", "remove"},
-    "scenario": {"list", "run", "status", "stop"},
+    "scenario": {"list", "run", "status", "stop", "record", "replay"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
     "token": {"create", "list", "renew-admin", "revoke"},
     "notification": {"list", "targets", "test", "retry"},
     "gate": {"list", "test"},
     "db": {"backup", "check", "copy", "mark-restored", "restore", "upgrade"},
-    "emulator": {"netns"},
+    "emulator": {"run"},
     "config": {"show"},
 }  # fmt: skip
 
@@ -78,6 +78,13 @@ def test_help_fits_one_screen() -> None:
 
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
+
+
+def test_what_tests_need_stands_together() -> None:
+    _, _, listed = helped().partition("To test a workload:\n")
+
+    rows = listed.partition("\n\n")[0].splitlines()
+    assert [row.split()[0] for row in rows] == ["emulator", "scenario", "clock", "fault"]
 
 
 @pytest.mark.parametrize("noun", VERBS)

@@ -14,6 +14,7 @@ from typer.main import get_command
 
 import forewarn
 from forewarn.cli.app import app
+from forewarn.cli.catalogue import COMMANDS
 from forewarn.cli.errors import HINTS, hint_for
 from forewarn.cli.output import OPTIONS
 from forewarn.control.problems import STATUSES, problem_of
@@ -46,6 +47,8 @@ def find(words: list[str]) -> tuple[Any, list[str]]:
     rest = list(words)
     while known := commands_of(command):
         assert rest, f"{words} names no command"
+        if rest[0].startswith("-") and COMMANDS[words[0]].usual_verb:
+            rest.insert(0, COMMANDS[words[0]].usual_verb)
         assert rest[0] in known, f"there is no command {' '.join(words)}"
         command = known[rest.pop(0)]
     return command, rest

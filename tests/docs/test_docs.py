@@ -1,5 +1,6 @@
 """What the documentation claims is true today."""
 
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from forewarn.domain.roles import MAY
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.files.fleet import TABLES, read_fleet_file
+from forewarn.files.recording import AnswerTable, RecordingTable, read_recording
 from forewarn.files.scenario import ScenarioTable, StepTable, declare_step, read_scenario
 from forewarn.ports.faults import PARAMETERS
 from forewarn.testing import (
@@ -35,6 +37,7 @@ PAGES = sorted(
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
+FOREWARN = Path(sys.executable).with_name("forewarn")
 CITATION = re.compile(r"compatibility\.md#([\w-]+)")
 
 
@@ -55,8 +58,7 @@ def test_readme_shows_what_the_demo_prints() -> None:
     (shown,) = (code for code in fences("console") if "make demo |" in code)
     claimed = [line for line in shown.splitlines()[1:] if line.strip() not in {"", "..."}]
 
-    demo = Path(sys.executable).with_name("forewarn")
-    command = [str(demo), "demo", "--speed", "120"]
+    command = [str(FOREWARN), "demo", "--speed", "120"]
     printed = iter(timeless(subprocess.check_output(command, text=True)).splitlines())
 
     for line in claimed:
@@ -121,10 +123,19 @@ def scenarios_page() -> str:
 
 
 def test_scenario_of_the_reference_is_one_and_has_every_key() -> None:
-    (text,) = (code for name, code in FENCE.findall(scenarios_page()) if name == "toml")
+    text, _ = (code for name, code in FENCE.findall(scenarios_page()) if name == "toml")
 
     assert len(read_scenario(text).steps) == 6
     keys = {*ScenarioTable.model_fields, *StepTable.model_fields} - {"step"}
+    assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys)
+
+
+def test_recording_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
+    _, text = (code for name, code in FENCE.findall(scenarios_page()) if name == "toml")
+    (tmp_path / "recording.toml").write_text(text, encoding="utf-8")
+
+    assert len(read_recording(tmp_path / "recording.toml").answers) == 3
+    keys = {*RecordingTable.model_fields, *AnswerTable.model_fields} - {"answer"}
     assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys)
 
 
@@ -221,6 +232,54 @@ def test_example_of_the_testing_reference_runs() -> None:
     (example,) = (code for name, code in FENCE.findall(page) if name == "python")
 
     subprocess.run([sys.executable, "-c", example], check=True, timeout=60)
+
+
+def scripts_of_the_testing_reference() -> tuple[str, str]:
+    page = (ROOT / "docs/reference/testing.md").read_text(encoding="utf-8")
+    beside, alone = (code for name, code in FENCE.findall(page) if name == "sh")
+    return beside, alone
+
+
+def run_script(script: str, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run *command* and then sh with *script*, where our command and one that approves are."""
+    (folder / "my-program").write_text(
+        f"#!{sys.executable}\n"
+        "from forewarn.client import Client\n"
+        "with Client() as client:\n"
+        "    client.approve(*client.events())\n"
+    )
+    (folder / "my-program").chmod(0o755)
+    (folder / "test.sh").write_text(script)
+    return subprocess.run(
+        [*command, "/bin/sh", "-e", "test.sh"],
+        cwd=folder,
+        env={"PATH": f"{os.defpath}{os.pathsep}{FOREWARN.parent}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_script_beside_an_emulator_passes_and_fails_with_its_program(tmp_path: Path) -> None:
+    script, _ = scripts_of_the_testing_reference()
+    emulator = (str(FOREWARN), "emulator", "--clock", "virtual", "--")
+
+    right = run_script(script, tmp_path, *emulator)
+    wrong = run_script(script.replace("./my-program --once", "true"), tmp_path, *emulator)
+
+    assert right.returncode == 0, right.stderr
+    assert wrong.returncode == 1, wrong.stderr
+
+
+def test_script_of_a_job_starts_an_emulator_and_leaves_nothing(tmp_path: Path) -> None:
+    _, script = scripts_of_the_testing_reference()
+
+    done = run_script(script, tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "Reboot" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"my-program", "test.sh"}
 
 
 def test_generated_reference_is_up_to_date() -> None:

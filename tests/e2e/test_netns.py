@@ -1,4 +1,4 @@
-"""`forewarn emulator netns`: a program with the address built in, in a network of its own."""
+"""`forewarn emulator --netns`: a program with the address built in, in a network of its own."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def netns(environment: Mapping[str, str], tmp_path: Path) -> Netns:
 
     def run(*words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*prefix, str(FOREWARN), "emulator", "netns", *words],
+            [*prefix, str(FOREWARN), "emulator", "--netns", *words],
             env={**environment, "TMPDIR": str(tmp_path)},
             capture_output=True,
             text=True,
@@ -96,7 +96,7 @@ def test_command_can_restart_its_own_machine(netns: Netns) -> None:
 def test_operator_outside_reaches_the_service(
     environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    command = [str(FOREWARN), "emulator", "netns", "--clock", "virtual", "--", "sleep", "600"]
+    command = [str(FOREWARN), "emulator", "--netns", "--clock", "virtual", "--", "sleep", "600"]
     surroundings = {**environment, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, env=surroundings, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -128,7 +128,7 @@ def start_netns(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Star
 
     def start(*words: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [FOREWARN, "emulator", "netns", *words],
+            [FOREWARN, "emulator", "--netns", *words],
             env={**environment, "TMPDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -186,6 +186,14 @@ def test_ignored_hang_up_stays_ignored(start_netns: Start) -> None:
     process.send_signal(signal.SIGHUP)
 
     assert process.wait(SECONDS) == 7
+
+
+def test_former_spelling_means_the_same(environment: Mapping[str, str]) -> None:
+    command = [str(FOREWARN), "emulator", "netns", "--vm", "web-0", "--", "uname", "--nodename"]
+
+    said = subprocess.check_output(command, env=dict(environment), text=True, timeout=SECONDS)
+
+    assert said == "web-0\n"
 
 
 def test_exit_code_is_that_of_the_command(netns: Netns) -> None:

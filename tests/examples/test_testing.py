@@ -67,7 +67,7 @@ def test_tutorial_is_true_from_beginning_to_end(copy: Path) -> None:
     for language, text in blocks:
         if language == "python":
             write_file(copy, text)
-        elif not {"install", "netns"} & set(text.split()):
+        elif not {"install", "--netns"} & set(text.split()):
             follow(copy, text)
 
 

@@ -11,6 +11,7 @@ from forewarn.files.fleet import (
     examine_fleet,
     read_fleet,
     read_fleet_file,
+    standalone_vms,
     write_fleet_file,
 )
 from forewarn.wording.durations import DurationError, format_duration, parse_duration
@@ -206,3 +207,9 @@ def test_fleet_file_is_written_as_it_is_read() -> None:
 
     assert tomllib.loads(write_fleet_file(content)) == content
     assert write_fleet_file({}) == ""
+
+
+def test_machines_can_be_declared_by_their_names_alone() -> None:
+    fleet = read_fleet_file(write_fleet_file(standalone_vms("web-0", "web-1")))
+
+    assert [declared.vm.name for declared in fleet.virtual_machines] == ["web-0", "web-1"]

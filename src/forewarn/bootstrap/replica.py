@@ -20,7 +20,7 @@ from forewarn.executors.manual import ManualExecutor
 from forewarn.gates.asked_gates import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
-from forewarn.metadata.http import MetadataServer
+from forewarn.metadata.http import App, MetadataServer
 from forewarn.metadata.identity import Identifier
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.showings import Showings
@@ -116,7 +116,8 @@ def assemble(
 class Replica:
     """What lives as long as the process: everything that answers, whoever leads.
 
-    *performance* is of all leaders this replica has been; *database* is how people know it.
+    *performance* is of all leaders this replica has been; *database* is how people know it;
+    *around* puts something around what answers virtual machines.
     """
 
     settings: Settings
@@ -140,6 +141,7 @@ class Replica:
     database: str
     executor_problem: Callable[[], str] = lambda: ""
     reload_executors: Callable[[], None] = lambda: None
+    around: Callable[[App], App] = lambda app: app
 
     def settle(self) -> None:
         """Do all that is due, before anybody is answered, under the virtual clock.
@@ -168,7 +170,7 @@ class Replica:
             faults=self.faults,
             tally=self.tally,
         )
-        return MetadataServer(app, listeners)
+        return MetadataServer(self.around(app), listeners)
 
 
 def _listen(store: Store, *listeners: ChangeListener) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -30,7 +31,7 @@ from forewarn.bootstrap.workforce import ReloadableWorkforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.environment import environment_with, notify_socket
 from forewarn.gates.configuration import read_gates
-from forewarn.metadata.http import MetadataServer
+from forewarn.metadata.http import App, MetadataServer
 from forewarn.notifications.configuration import read_notifications
 from forewarn.outbound.client import Outbound
 from forewarn.ports.replicas import ReplicaIdentity
@@ -66,14 +67,20 @@ def serve(settings: Settings, ready: Callable[[], None] = lambda: None) -> None:
 
 
 def serve_during(
-    settings: Settings, listeners: Listeners, errand: Callable[[], Awaitable[None]]
+    settings: Settings,
+    listeners: Listeners,
+    errand: Callable[[], Awaitable[None]],
+    around: Callable[[Replica, App], App] = lambda _, app: app,
 ) -> None:
-    """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
+    """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself.
+
+    *around* may put something around what answers virtual machines.
+    """
     configure_logging(settings.log_format, settings.log_level)
     fleet = read_fleet_declaration(settings.fleet)
     itself = introduce(settings, public_url(settings, listeners.control[0]))
     with _replica(settings, itself, fleet, _read_parts(settings)) as replica:
-        _run(replica, listeners, errand)
+        _run(replace(replica, around=partial(around, replica)), listeners, errand)
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

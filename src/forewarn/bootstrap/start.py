@@ -119,8 +119,11 @@ class StartingPoint:
 
 def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
     """Read the fleet file, if there is one to read."""
-    if path is None:
-        return None
+    return None if path is None else read_declaration(path)
+
+
+def read_declaration(path: Path) -> FleetDeclaration:
+    """Read the fleet file at *path*."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

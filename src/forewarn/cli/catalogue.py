@@ -17,10 +17,18 @@ class Listed:
     is_noun: bool = False
     is_rare: bool = False
     """Whether the help only names it, so that it fits a screen."""
+    is_for_tests: bool = False
+    """Whether the help lists it with what tests of workloads need."""
+    usual_verb: str = ""
+    """The verb of a noun that has none on the command line: `forewarn emulator -- COMMAND`."""
 
 
 def _noun(summary: str, *, is_rare: bool = False) -> Listed:
     return Listed(summary, is_noun=True, is_rare=is_rare)
+
+
+def _for_tests(summary: str, usual_verb: str = "") -> Listed:
+    return Listed(summary, is_noun=True, is_for_tests=True, usual_verb=usual_verb)
 
 
 COMMANDS: Final[Mapping[str, Listed]] = {
@@ -28,7 +36,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "serve": Listed("Serve virtual machines and operators until stopped."),
     "open": Listed("Open the web console in a browser, signed in."),
     "calendar": Listed("Print planned maintenance as an iCalendar.", is_rare=True),
-    "audit": Listed("List who did what, from where, and who was refused."),
+    "audit": Listed("List who did what, from where, and who was refused.", is_rare=True),
     "doctor": Listed("Find what keeps a server from working, and how to fix it."),
     "status": Listed("Show the server, its database and its replicas.", "server", is_rare=True),
     "pause": Listed("Pause the server: it begins nothing until resumed.", "server", is_rare=True),
@@ -45,11 +53,11 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "maintenance": _noun("Plan, start and steer maintenance of many virtual machines."),
     "schedule": _noun("Start Maintenances automatically on recurring dates."),
     "gate": _noun("List and test the gates between steps.", is_rare=True),
-    "scenario": _noun("Run a timeline of events, to test a workload."),
-    "clock": _noun("Show maintenance time, or advance it.", is_rare=True),
+    "emulator": _for_tests("Run a program beside a throw-away server.", usual_verb="run"),
+    "scenario": _for_tests("Run timelines of events; record and replay real ones."),
+    "clock": _for_tests("Show maintenance time, or advance it."),
+    "fault": _for_tests("Inject faults for a virtual machine, to test its clients."),
     "notification": _noun("List notifications and their targets.", is_rare=True),
-    "fault": _noun("Inject faults for a virtual machine, to test its clients.", is_rare=True),
-    "emulator": _noun("Run programs as if they were in a virtual machine.", is_rare=True),
     "token": _noun("Create, list and revoke access tokens.", is_rare=True),
     "db": _noun("Back up, check, copy, restore and upgrade the database.", is_rare=True),
     "config": _noun("Show settings, and where they come from.", is_rare=True),
@@ -57,20 +65,23 @@ COMMANDS: Final[Mapping[str, Listed]] = {
 """In the order of the help. Each module has an `app`, with the verbs of a noun, or with itself."""
 
 
-def noun(name: str) -> typer.Typer:
-    """Return the noun *name*, without its verbs yet."""
-    return _group(name, COMMANDS[name].summary)
+def noun(name: str, epilog: str | None = None) -> typer.Typer:
+    """Return the noun *name*, without its verbs yet; its help ends with the *epilog*."""
+    return _group(name, COMMANDS[name].summary, epilog)
 
 
 def alone() -> typer.Typer:
     """Return what takes commands that stand alone."""
-    return _group(None, None)
+    return _group()
 
 
-def _group(name: str | None, summary: str | None) -> typer.Typer:
+def _group(
+    name: str | None = None, summary: str | None = None, epilog: str | None = None
+) -> typer.Typer:
     return typer.Typer(
         name=name,
         help=summary,
+        epilog=epilog,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -1,9 +1,7 @@
 """`forewarn demo`: a running service, a fleet that answers, and a roll-out through its hosts."""
 
 import shlex
-import shutil
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,6 +18,7 @@ from forewarn.cli.own_server import (
     METADATA_PORT,
     listen_locally,
     make_folder,
+    own_command,
     own_settings,
 )
 from forewarn.cli.signals import StopSignals, stop_signals
@@ -56,7 +55,7 @@ def demo(
                 ["--database", f"sqlite:///{keep / DATABASE}", "--fleet", str(keep / _FLEET)]
             )
             flags = f"{files} --executor {ExecutorKind.SIMULATED} --speed {speed:g} --trust-path"
-            print_line(f"  {_command()} serve {flags}")
+            print_line(f"  {own_command()} serve {flags}")
 
 
 def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
@@ -128,10 +127,5 @@ def _suggest(control: str, folder: Path) -> Iterator[str]:
     yield "Your turn, in another terminal:"
     yield f"  export FOREWARN_SERVER={control}"
     yield f"  export FOREWARN_STATE_DIR={shlex.quote(str(folder.absolute()))}"
-    yield f"  {_command()} vm restart web-0; {_command()} event list"
-    yield f"  {_command()} scenario run live-migration --vm db --speed 60"
-
-
-def _command() -> str:
-    """Return how this very program is called from here."""
-    return "forewarn" if shutil.which("forewarn") else shlex.quote(sys.argv[0])
+    yield f"  {own_command()} vm restart web-0; {own_command()} event list"
+    yield f"  {own_command()} scenario run live-migration --vm db --speed 60"

@@ -1,8 +1,8 @@
 """What we use of typer that it does not document, all in one place.
 
-Four things are not as typer has them: commands are imported when they are run, values are read
-without pydantic (which costs more than all the rest of a command) and refused in our words, and
-help shows arguments by their names alone.
+Five things are not as typer has them: commands are imported when they are run, a noun may have a
+usual verb, values are read without pydantic (which costs more than all the rest of a command) and
+refused in our words, and help shows arguments by their names alone.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -33,7 +33,9 @@ __all__ = ["HELP", "TOUCHED", "LazyGroup", "completion_script"]
 completion_init()
 
 TOUCHED: Final[Mapping[type, str]] = {
-    TyperGroup: "commands format_commands get_params list_commands resolve_command shell_complete",
+    TyperGroup: "commands format_commands format_options get_params list_commands resolve_command"
+    " shell_complete",
+    Context: "resilient_parsing",
     TyperOption: "_runtime_param get_missing_message type_descriptor",
     TyperArgument: "_runtime_param _usage_display_name display_type_rich get_missing_message"
     " metavar name nargs required type_descriptor",
@@ -44,6 +46,10 @@ TOUCHED: Final[Mapping[type, str]] = {
 """What is read, set, called or overridden, by class: tests/unit/test_parts.py says what moved."""
 HELP: Final = ["--help", "-h"]
 """How help is asked for."""
+_FORMER: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("emulator", "netns"): ("emulator", "run", "--netns"),
+}
+"""How a command line began once, and what it begins with now."""
 _MOST_SUGGESTIONS: Final = 3
 _NUMBERS: Final[Mapping[type, str]] = {int: "int_parsing", float: "float_parsing"}
 
@@ -71,7 +77,8 @@ class LazyGroup(TyperGroup):
     ) -> tuple[str | None, Command | None, list[str]]:
         """Return the command that *args* begin with; or say which may be meant."""
         try:
-            return super().resolve_command(ctx, args)
+            spelled = args if ctx.resilient_parsing else self._spell_out(args)
+            return super().resolve_command(ctx, spelled)
         except UsageError as error:
             # A verb is meant more likely than a command that is only spelled like it.
             if found := self._with_verb(args[0]):
@@ -79,16 +86,41 @@ class LazyGroup(TyperGroup):
                 error.message = f"{said} Did you mean {' or '.join(map(repr, found))}?"
             raise
 
+    def _spell_out(self, args: list[str]) -> list[str]:
+        """Return *args* with the usual verb, where the noun has one and they name none."""
+        name, word, rest = args[0], "".join(args[1:2]), args[2:]
+        if name not in COMMANDS or not COMMANDS[name].usual_verb or word in HELP:
+            return args
+        if not word or word.startswith("-"):
+            return [name, COMMANDS[name].usual_verb, *args[1:]]
+        if (name, word) in _FORMER:
+            return [*_FORMER[name, word], *rest]
+        if word not in getattr(self.commands[name], "commands", ()):
+            wanted = f"To run a program, put -- before it: forewarn {name} -- {word}"
+            raise UsageError(f"No such command {word!r}. {wanted}")
+        return args
+
     def _with_verb(self, verb: str) -> list[str]:
         nouns = {name: getattr(self.commands[name], "commands", ()) for name in COMMANDS}
         found = [f"{name} {verb}" for name, verbs in nouns.items() if verb in verbs]
         return found if len(found) <= _MOST_SUGGESTIONS else []
 
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write only the commands: --help was just typed, and `version` is one of them."""
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
         """Write what the help says of them."""
-        rows = [(name, each.summary) for name, each in COMMANDS.items() if not each.is_rare]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        usual = {name: each for name, each in COMMANDS.items() if not each.is_rare}
+        for title, is_for_tests in (("Commands", False), ("To test a workload", True)):
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, each.summary)
+                        for name, each in usual.items()
+                        if each.is_for_tests is is_for_tests
+                    ]
+                )
         rare = sorted(name for name, each in COMMANDS.items() if each.is_rare)
         formatter.write_paragraph()
         formatter.write_text(f"Also, with --help: {', '.join(rare)}.")

@@ -42,6 +42,20 @@ def keyword(name: str, annotation: Any, default: object = None) -> inspect.Param
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
+def accepting(
+    *options: inspect.Parameter,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb *options* in the place of its `**flags`."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        every = inspect.signature(function).parameters.values()
+        own = [each for each in every if each.kind is not each.VAR_KEYWORD]
+        function.__dict__["__signature__"] = inspect.Signature([*own, *options])
+        return function
+
+    return decorate
+
+
 YES: Final = keyword(
     "yes", Annotated[bool, switch("Do not ask for confirmation.", "--yes", "-y")], default=False
 )

@@ -1,6 +1,9 @@
 """The server that a command starts for itself: where it listens, and its settings."""
 
+import shlex
+import shutil
 import socket
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +35,11 @@ def make_folder(prefix: str, closing: ExitStack) -> Path:
     """Return a folder for its files that is gone when *closing* is closed."""
     with held_back():
         return Path(closing.enter_context(TemporaryDirectory(prefix=prefix)))
+
+
+def own_command() -> str:
+    """Return how this very program is called from here."""
+    return "forewarn" if shutil.which("forewarn") else shlex.quote(sys.argv[0])
 
 
 def own_settings(folder: Path, fleet: Path, speed: float, **more: Any) -> "Settings":

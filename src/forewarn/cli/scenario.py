@@ -1,21 +1,36 @@
 """`forewarn scenario`: timelines of events, built in or from a file."""
 
+import math
 import time
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from forewarn.cli.arguments import AFFECTED
 from forewarn.cli.catalogue import noun
-from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.emulation import OPTIONS, Emulation, Program, emulate
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.files import read_text, refuse_lines
-from forewarn.cli.options import Flag, Given, argument, option, switch, taking
+from forewarn.cli.options import (
+    Flag,
+    Given,
+    accepting,
+    argument,
+    option,
+    speed_option,
+    switch,
+    taking,
+)
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, table_of, time_of
 from forewarn.cli.patience import ASK_EVERY
 from forewarn.cli.session import Session, command
+from forewarn.cli.signals import stop_signals
+from forewarn.cli.times import DURATION, check_duration, check_interval, read_seconds
 from forewarn.domain.limits import FASTEST
+from forewarn.protocol.versions import NEWEST
 from forewarn.wording.durations import format_duration
 
 app = noun("scenario")
@@ -127,6 +142,71 @@ def stop(session: Session, run_id: Annotated[str, argument("ID", "The run.")]) -
     Example: forewarn scenario stop 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
     session.show(session.post("scenario-runs", run_id, "stop"), _print_one)
+
+
+@app.command("record")
+def record(
+    *,
+    url: Annotated[
+        str, option("URL", "What comes before /metadata.", "--from")
+    ] = "http://169.254.169.254",
+    output: Annotated[Path, option("FILE", "The new file.")] = Path("recording.toml"),
+    every: Annotated[str, option(DURATION, "Time between polls.", callback=check_interval)] = "1s",
+    seconds: Annotated[
+        str | None, option(DURATION, "How long to record.", "--for", callback=check_duration)
+    ] = None,
+    api_version: Annotated[str, option("VERSION", "The api-version to ask for.")] = NEWEST.name,
+    redact: Annotated[bool, switch("Call virtual machines vm-0, vm-1 …", "--redact")] = False,
+) -> None:
+    """Record what an endpoint answers, until Ctrl-C.
+
+    It only reads, and waits longer where the endpoint wants it. The file is complete
+    after every change; forewarn scenario replay serves it.
+
+    Example: forewarn scenario record --from http://169.254.169.254 --for 8h
+    """
+    with stop_signals(), reported_errors("scenario record"):
+        from forewarn.cli.recorder import RecordingOrder  # noqa: PLC0415 - slow to load
+        from forewarn.cli.recorder import record as record_all  # noqa: PLC0415
+        from forewarn.clocks import SystemClock  # noqa: PLC0415
+
+        order = RecordingOrder(
+            url=url,
+            api_version=api_version,
+            output=output,
+            every=read_seconds(every),
+            seconds=math.inf if seconds is None else read_seconds(seconds),
+            redact=redact,
+        )
+        record_all(order, f"{SystemClock().now():%Y-%m-%dT%H:%M:%SZ}")
+
+
+@app.command("replay")
+@accepting(*OPTIONS)
+def replay(
+    file: Annotated[Path, argument("FILE", "The recording.")],
+    command: Program = None,
+    *,
+    vm: Annotated[str, option("NAME", "Virtual machine of the program.")] = "vm-0",
+    speed: Annotated[float, speed_option("the times of the recording")] = 1,
+    **flags: Any,
+) -> None:
+    """Serve a recording byte for byte, beside a program or until Ctrl-C.
+
+    It begins with the first poll. Approvals are taken, and change nothing. Variables,
+    exit code and everything else are those of the emulator: forewarn emulator --help.
+
+    Example: forewarn scenario replay recording.toml --speed 60 -- ./my-handler.sh
+    """
+
+    def make() -> Emulation:
+        from forewarn.bootstrap.emulated import with_recording  # noqa: PLC0415 - the server install
+        from forewarn.files.recording import read_recording  # noqa: PLC0415
+
+        around = partial(with_recording, read_recording(file), speed)
+        return Emulation(command=command, vms=[vm], around=around, **flags)
+
+    emulate("scenario replay", make)
 
 
 def _begin(session: Session, scenario: str, order: Given) -> Row:

@@ -21,6 +21,13 @@ def check_duration(text: str | None) -> str | None:
     return _check(parse_duration, text)
 
 
+def check_interval(text: str | None) -> str | None:
+    """Refuse what is not a duration, or no time at all."""
+    if check_duration(text) is not None and not read_seconds(text or ""):
+        raise typer.BadParameter(f"{text!r} is too short, the minimum is 1s.")
+    return text
+
+
 def duration_option(summary: str, *, can_clear: bool = False) -> Any:
     """Return an option that takes a duration, or an empty text if that *can_clear* a setting."""
     check = _check_unless_empty if can_clear else check_duration

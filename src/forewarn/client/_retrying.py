@@ -11,14 +11,14 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
 from forewarn.client._errors import RefusedError, UnavailableError, quote_sentence
 from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response, ask
-from forewarn.protocol.dates import read_date
+from forewarn.protocol.dates import read_retry_after
 
 TROUBLED_STATUSES: Final = frozenset({404, 408, 410, 429})
 BACK_OFF: Final = (1.0, 2.0, 3.0)
@@ -116,17 +116,6 @@ class Spell:
             yield seconds * self._random.uniform(1 - _JITTER, 1 + _JITTER)
         while True:
             yield BACK_OFF[-1] * self._random.uniform(1 - _JITTER, 1 + _JITTER)
-
-
-def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of Retry-After; a date there is compared with the server's own Date."""
-    text = headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        return float(text)
-    moment, now = read_date(text), read_date(headers.get("date"))
-    if moment is None or now is None:
-        return None
-    return max((moment - now).total_seconds(), 0.0)
 
 
 def decode_json(body: bytes) -> object:

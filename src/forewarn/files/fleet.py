@@ -5,7 +5,6 @@ leave out what the server decides (update domain, vm_id), and says nothing about
 fleet.
 """
 
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -22,7 +21,7 @@ from forewarn.domain.profile import PROFILE_KEYS, Profile, profile_mistakes
 from forewarn.domain.topology import DeliveryScope, Host, ScopeKind, VirtualMachine, standalone
 from forewarn.files.declarations import SET_TABLES, USUAL_POLICY
 from forewarn.files.tables import MOST_MISTAKES, Mistake, duration, entry_reader, examine
-from forewarn.files.toml import NotTomlError, decode
+from forewarn.files.toml import NotTomlError, decode, encode_table
 from forewarn.protocol.errors import ForewarnError
 
 KeyTypes: TypeAlias = Mapping[str, Any]
@@ -134,6 +133,11 @@ def read_fleet(content: Mapping[str, Any]) -> Fleet:
     return fleet
 
 
+def standalone_vms(*names: str) -> dict[str, list[dict[str, str]]]:
+    """Return the content of a fleet file with nothing but virtual machines of these *names*."""
+    return {"virtual_machine": [{"name": name} for name in names]}
+
+
 def examine_fleet(content: Mapping[str, Any]) -> Fleet:
     """Return what can be read of *content*, with all mistakes in it."""
     mistakes: list[Mistake] = []
@@ -170,18 +174,8 @@ def refuse_mistakes(mistakes: Iterable[ForewarnError]) -> None:
 def write_fleet_file(content: Mapping[str, Any]) -> str:
     """Return the TOML file that declares *content*, which `read_fleet` takes."""
     return "\n".join(
-        f"[[{table}]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in entry.items())
-        for table, entries in content.items()
-        for entry in entries
+        encode_table(table, entry) for table, entries in content.items() for entry in entries
     )
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        pairs = (f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
-        return f"{{ {', '.join(pairs)} }}"
-    # Numbers, truth, text and lists of it are written as in JSON, except one character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _fleet_error(mistake: Mistake) -> FleetError:

@@ -201,8 +201,10 @@ def read_tables(path: Path, model: type[M]) -> TablesFile[M]:
     """Return the file at *path*, which is like *model*, or refuse all mistakes in it."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TablesError(f"{path} cannot be read: {error}.") from error
+    except OSError as error:
+        raise TablesError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise TablesError(f"{path} cannot be read: it is not UTF-8 text.") from error
     return TablesFile(path, text, model)
 
 
@@ -306,10 +308,14 @@ def _has_host(url: str) -> bool:
         return False
 
 
+def is_plain(value: str) -> bool:
+    """Tell whether *value* can be that of a header."""
+    return value.isascii() and value.isprintable() and value == value.strip()
+
+
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        is_plain = value.isascii() and value.isprintable() and value == value.strip()
-        if not is_plain or _HEADER_NAME.fullmatch(name) is None:
+        if not is_plain(value) or _HEADER_NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} cannot be a header with such a value")
     return headers
 

@@ -1,5 +1,6 @@
 """TOML as operators write it: what it says, and on which line it says that."""
 
+import json
 import re
 import tomllib
 from collections import Counter
@@ -37,6 +38,27 @@ def decode(text: str) -> dict[str, Any]:
         found = re.search(r"\(at line ([0-9]+)", str(error))
         line = int(found[1]) if found else len(split_lines(text))
         raise NotTomlError(str(error), line) from error
+
+
+def encode_table(name: str, entry: Mapping[str, Any]) -> str:
+    """Return *entry* as a [[table]] of that *name*."""
+    return f"[[{name}]]\n{encode_keys(entry)}"
+
+
+def encode_keys(entry: Mapping[str, Any]) -> str:
+    """Return a line of TOML for each key of *entry*."""
+    return "".join(f"{key} = {_encode(value)}\n" for key, value in entry.items())
+
+
+def _encode(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{_encode(key)} = {_encode(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    # What has quotes in it, as JSON has, can be read without all the backslashes.
+    if isinstance(value, str) and '"' in value and "'" not in value and value.isprintable():
+        return f"'{value}'"
+    # Numbers, truth, text and lists of it are written as in JSON, except one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def split_lines(text: str) -> list[str]:

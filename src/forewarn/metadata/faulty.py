@@ -18,6 +18,7 @@ from forewarn.metadata.asgi import (
 )
 from forewarn.metadata.board import Board, print_page
 from forewarn.metadata.conditional import matches
+from forewarn.metadata.waiting import first_of
 from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultKind, Faults
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.errors import error_body
@@ -55,11 +56,7 @@ class Faulty:
     async def _hold_up(self, request: MetadataRequest, seconds: float | None) -> None:
         # Not by way of `receive`, which would take the body from whoever reads it later.
         lost = request.connection["lost"]
-        async with asyncio.TaskGroup() as group:
-            ends = [group.create_task(end.wait()) for end in (self._stopping, lost)]
-            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for end in ends:
-                end.cancel()
+        await first_of(self._stopping, lost, seconds=seconds)
         if lost.is_set():
             raise DisconnectedError
 

@@ -74,7 +74,7 @@ class Identifier:
             return MetadataCaller(vm=self._behind_proxy(headers), path=path, address=peer.address)
         if FORWARDED_FOR in headers:
             raise MetadataRefusedError(Refusal.FORWARDED)
-        if path[: len(_PREFIX)].lower() == _PREFIX:
+        if name_in(path) is not None:
             return self._named_by(path, peer, headers)
         vm = self._board.vm_at(peer.address)
         if vm is None and peer.is_local and self._default_vm is not None:
@@ -133,6 +133,13 @@ class Identifier:
             return False
         parsed = ip_address(normalise_address(address))
         return any(parsed in network for network in self._proxies)
+
+
+def name_in(path: str) -> str | None:
+    """Return the name of the virtual machine that *path* claims to come from, if it does."""
+    if path[: len(_PREFIX)].lower() != _PREFIX:
+        return None
+    return path[len(_PREFIX) :].partition("/")[0]
 
 
 def find_peer(scope: HttpScope) -> Peer:

@@ -69,5 +69,14 @@ class Waiters:
                 waiter.set_result(None)
 
 
+async def first_of(*ends: asyncio.Event, seconds: float | None) -> None:
+    """Return when one of *ends* happens, or after *seconds*."""
+    async with asyncio.TaskGroup() as group:
+        waits = [group.create_task(_happens(end)) for end in ends]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+
+
 async def _happens(what: asyncio.Event) -> None:
     await what.wait()

@@ -1,5 +1,6 @@
-"""NotBefore as text. Written in one form per api-version, read in all of them."""
+"""NotBefore as text, written in one form per api-version and read in all of them; Retry-After."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import assert_never
@@ -34,3 +35,17 @@ def read_date(text: object) -> datetime | None:
         except (ValueError, OverflowError):
             continue
     return None
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of Retry-After; a date there is compared with the server's own Date.
+
+    The names of *headers* are in small letters.
+    """
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    moment, now = read_date(text), read_date(headers.get("date"))
+    if moment is None or now is None:
+        return None
+    return max((moment - now).total_seconds(), 0.0)

@@ -12,7 +12,7 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
-from forewarn.files.fleet import Fleet, FleetError, read_fleet, read_fleet_file
+from forewarn.files.fleet import Fleet, FleetError, read_fleet, read_fleet_file, standalone_vms
 from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.operations.scenarios import find_scenario, start_scenario
@@ -232,7 +232,7 @@ def _read_scenario(scenario: str | Path) -> Scenario:
 
 
 def _alone(name: str) -> Fleet:
-    return read_fleet({"virtual_machine": [{"name": name}]})
+    return read_fleet(standalone_vms(name))
 
 
 def _is_in_event_loop() -> bool:

@@ -41,7 +41,7 @@ from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.extension import Verbs
-from forewarn.metadata.http import MetadataServer, open_listener, open_unix_listener
+from forewarn.metadata.http import App, MetadataServer, open_listener, open_unix_listener
 from forewarn.metadata.identity import Identifier
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.operations.context import Context
@@ -153,6 +153,7 @@ class Service:
         preview_wire: PreviewWire = PreviewWire.DOCUMENTED,
         limits: Limits | None = None,
         verbs: Verbs | None = None,
+        around: Callable[[App], App] = lambda app: app,
     ) -> None:
         self._folder = TemporaryDirectory()
         database = Path(self._folder.name) / "forewarn.db"
@@ -187,7 +188,7 @@ class Service:
         self.unix_path = unix_path
         if unix_path is not None:
             listeners.append(open_unix_listener(unix_path))
-        self._server = MetadataServer(self._app, listeners, limits)
+        self._server = MetadataServer(around(self._app), listeners, limits)
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

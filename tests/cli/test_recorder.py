@@ -1,0 +1,222 @@
+"""`forewarn scenario record` against endpoints that answer as a test says, on real sockets."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.recorder import RecordingOrder, record
+from forewarn.files.recording import RecordedAnswer, read_recording
+
+EMPTY = b'{"DocumentIncarnation":0,"Events":[]}'
+NEXT = b'{ "DocumentIncarnation": 1, "Events": [] }'
+EVERY = 0.05
+VERSION = "2020-07-01"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One answer of the endpoint; a status of 0 hangs up."""
+
+    status: int = 200
+    body: bytes = EMPTY
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """What it says, the last thing for ever, and what it was asked."""
+
+    script: list[Said]
+    url: str = ""
+    asked: list[tuple[float, str, Mapping[str, str]]] = field(default_factory=list)
+
+    @property
+    def pauses(self) -> list[float]:
+        moments = [moment for moment, _, _ in self.asked]
+        return [later - earlier for earlier, later in pairwise(moments)]
+
+
+@contextmanager
+def endpoint(*script: Said) -> Iterator[Endpoint]:
+    found = Endpoint(list(script))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            found.asked.append((monotonic(), f"{self.command} {self.path}", headers))
+            said = found.script.pop(0) if len(found.script) > 1 else found.script[0]
+            if said.status:
+                self.send_response(said.status)
+                for name, value in {**said.headers, "Content-Length": len(said.body)}.items():
+                    self.send_header(name, str(value))
+                self.end_headers()
+                self.wfile.write(said.body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        found.url = f"http://127.0.0.1:{server.server_port}/vm/web-0"
+        try:
+            yield found
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+Take = Callable[..., tuple[RecordedAnswer, ...]]
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> Take:
+    """Return a function that records an endpoint for a while, and returns the answers."""
+
+    def record_all(
+        asked: Endpoint, seconds: float, *, redact: bool = False
+    ) -> tuple[RecordedAnswer, ...]:
+        path = tmp_path / "recording.toml"
+        order = RecordingOrder(
+            url=asked.url,
+            api_version=VERSION,
+            output=path,
+            every=EVERY,
+            seconds=seconds,
+            redact=redact,
+        )
+        record(order, "2026-11-15T11:11:05Z")
+        return read_recording(path).answers
+
+    return record_all
+
+
+def test_only_changes_are_recorded_to_the_byte(take: Take) -> None:
+    noise = Said(503, b"\xff\x00", {"Content-Type": "text/html", "Server": "proxy"})
+    with endpoint(Said(), Said(), Said(body=NEXT), Said(body=NEXT), noise) as asked:
+        answers = take(asked, 0.5)
+
+    assert [(answer.status, answer.body) for answer in answers] == [
+        (200, EMPTY),
+        (200, NEXT),
+        (503, b"\xff\x00"),
+    ]
+    assert [dict(answer.headers) for answer in answers] == [{}, {}, {"Content-Type": "text/html"}]
+    assert answers[0].at == 0 < answers[1].at < answers[2].at
+
+
+def test_it_only_reads_one_poll_in_an_interval(take: Take) -> None:
+    with endpoint(Said()) as asked:
+        take(asked, 0.5)
+
+    assert {line for _, line, _ in asked.asked} == {
+        f"GET /vm/web-0/metadata/scheduledevents?api-version={VERSION}"
+    }
+    assert all(headers["metadata"] == "true" for _, _, headers in asked.asked)
+    assert 2 <= len(asked.asked) <= 11
+    assert sum(asked.pauses) >= EVERY * (len(asked.pauses) - 1)
+
+
+def test_known_document_is_asked_for_conditionally(take: Take) -> None:
+    tagged = Said(headers={"ETag": '"0"'})
+    with endpoint(tagged, Said(304, b"", {"ETag": '"0"'}), Said(body=NEXT)) as asked:
+        answers = take(asked, 0.3)
+
+    (_, _, first), (_, _, second), *others = asked.asked
+    assert ("if-none-match" in first, second["if-none-match"]) == (False, '"0"')
+    assert second["prefer"] == "wait=1", "no longer than there is time"
+    assert "if-none-match" not in others[-1][2], "which has no ETag"
+    assert [answer.body for answer in answers] == [EMPTY, NEXT]
+
+
+def test_endpoint_in_trouble_is_left_alone(take: Take) -> None:
+    with endpoint(Said(), Said(500, b"broken")) as asked:
+        take(asked, 1.5)
+
+    assert asked.pauses[1] >= 1, "after the first trouble"
+    assert len(asked.asked) == 3
+
+
+def test_retry_after_is_honoured(take: Take) -> None:
+    with endpoint(Said(), Said(429, b"", {"Retry-After": "2"})) as asked:
+        answers = take(asked, 1.8)
+
+    assert len(asked.asked) == 2
+    assert answers[1].headers == {"Retry-After": "2"}
+
+
+def test_silence_is_recorded(take: Take) -> None:
+    with endpoint(Said(), Said(0), Said()) as asked:
+        answers = take(asked, 1.4)
+
+    assert [bool(answer.no_answer) for answer in answers] == [False, True, False]
+
+
+def test_names_can_be_left_out(
+    take: Take, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = {
+        "EventId": "A",
+        "EventStatus": "Scheduled",
+        "Resources": ["shop-1", "shop-10"],
+        "Description": "Move of shop-10 and shop-1.",
+    }
+    document = {"DocumentIncarnation": 1, "Events": [event]}
+    body = json.dumps(document, separators=(",", ":")).encode()
+    with endpoint(Said(body=body), Said(body=b"<html>"), Said(body=b"[]")) as asked:
+        answers = take(asked, 0.3, redact=True)
+
+    assert answers[0].body == body.replace(b"shop-10", b"vm-1").replace(b"shop-1", b"vm-0")
+    assert [answer.body for answer in answers[1:]] == [b"<html>", b"[]"]
+    text = (tmp_path / "recording.toml").read_text(encoding="utf-8")
+    assert "shop" not in text
+    assert "127.0.0.1" not in text
+    assert "shop-1 is vm-0 there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (Said(404, b'{ "error": "Not found" }'), 'answers 404: { "error": "Not found" }'),
+        (Said(body=b"<html>"), "is not a document of scheduled events"),
+        (Said(body=b""), "It is empty."),
+        (Said(0), "cannot be reached"),
+    ],
+)
+def test_what_is_no_endpoint_is_refused_and_no_file_made(
+    take: Take, tmp_path: Path, said: Said, problem: str
+) -> None:
+    with endpoint(said) as asked, pytest.raises(CommandError) as refusal:
+        take(asked, 1)
+
+    assert problem in str(refusal.value)
+    assert list(tmp_path.iterdir()) == []
+    assert len(asked.asked) == 1
+
+
+def test_file_that_exists_is_left_alone(take: Take, tmp_path: Path) -> None:
+    (tmp_path / "recording.toml").write_text("mine")
+
+    with endpoint(Said()) as asked, pytest.raises(CommandError, match="already exists") as refusal:
+        take(asked, 1)
+
+    assert refusal.value.code is ExitCode.REFUSED
+    assert (tmp_path / "recording.toml").read_text() == "mine"
+
+
+def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "recording.toml"
+    with endpoint(Said()) as asked, pytest.raises(CommandError, match="cannot be written: No such"):
+        record(
+            RecordingOrder(url=asked.url, api_version=VERSION, output=path, every=EVERY),
+            began_at="",
+        )

@@ -1,0 +1,201 @@
+"""Polls that are answered from a recording, and requests of machines that nobody has declared."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from functools import partial
+from time import monotonic
+from uuid import uuid4
+
+import pytest
+from tests.http.metadata.conftest import (
+    POLL,
+    VERSION,
+    Service,
+    compose,
+    read_all,
+    read_reply,
+    running,
+    wait_until,
+)
+
+from forewarn.domain.names import VmName, check_name
+from forewarn.files.recording import RecordedAnswer
+from forewarn.metadata.newcomers import Newcomers
+from forewarn.metadata.replay import Replay
+from forewarn.ports.faults import Fault, FaultKind
+
+FIRST = b'{ "DocumentIncarnation": 7,\n "Events": [] }'
+SECOND = b"\xff not a document"
+ETAG = {"Content-Type": "text/plain", "ETag": 'W/"7"'}
+LATER = 3600.0
+
+
+def replaying(*answers: RecordedAnswer, speed: float = 1) -> partial[Replay]:
+    return partial(Replay, answers=answers, speed=speed)
+
+
+@pytest.fixture(scope="module")
+def replay() -> Iterator[Service]:
+    """A service that shows the first answer of a recording for an hour."""
+    answers = (
+        RecordedAnswer(at=5, headers=ETAG, body=FIRST),
+        RecordedAnswer(at=LATER, body=SECOND),
+    )
+    with running(around=replaying(*answers)) as service:
+        yield service
+
+
+def test_poll_gets_what_was_recorded_to_the_byte(replay: Service) -> None:
+    reply = replay.request()
+
+    assert (reply.status, reply.body) == (200, FIRST)
+    assert (reply.headers["content-type"], reply.headers["etag"]) == ("text/plain", 'W/"7"')
+    assert reply.headers["content-length"] == str(len(FIRST))
+
+
+def test_every_machine_and_every_version_get_the_same(replay: Service) -> None:
+    target = "/vm/solo/Metadata/ScheduledEvents/?api-version=2017-08-01"
+
+    assert replay.request(target, source="127.0.0.1").body == FIRST
+
+
+def test_head_has_no_body(replay: Service) -> None:
+    reply = replay.request(method="HEAD")
+
+    assert (reply.headers["content-length"], reply.body) == (str(len(FIRST)), b"")
+
+
+@pytest.mark.parametrize("tag", ['"7"', 'W/"7"', "7", "*"])
+def test_known_answer_is_not_sent_again(replay: Service, tag: str) -> None:
+    reply = replay.request(headers={"If-None-Match": tag})
+
+    assert (reply.status, reply.headers["etag"], reply.body) == (304, 'W/"7"', b"")
+    assert "content-type" not in reply.headers
+
+
+def test_another_answer_is_sent_at_once(replay: Service) -> None:
+    reply = replay.request(headers={"If-None-Match": "6", "Prefer": "wait=30"})
+
+    assert (reply.body, reply.headers["preference-applied"]) == (FIRST, "wait=30")
+
+
+def test_what_the_endpoint_refuses_stays_refused(replay: Service) -> None:
+    assert replay.request(metadata=None).status == 400
+    assert replay.request("/metadata/scheduledevents").status == 400
+    assert replay.request("/metadata/scheduledevents?api-version=2031-01-01").status == 404
+    assert (
+        replay.request("/vm/nobody/metadata/scheduledevents?api-version=2020-07-01").status == 404
+    )
+    assert replay.request(method="DELETE").status == 405
+    assert replay.post(b"{}").status == 400
+
+
+def test_approval_of_a_recorded_event_is_taken(replay: Service) -> None:
+    reply = replay.approve(str(uuid4()))
+
+    assert (reply.status, reply.body) == (200, b"")
+
+
+def test_other_paths_are_those_of_the_endpoint(replay: Service) -> None:
+    reply = replay.request(f"/metadata/instance/compute/name?api-version={VERSION}&format=text")
+
+    assert reply.body == b"web-0"
+
+
+def test_faults_come_before_the_recording() -> None:
+    with running(around=replaying(RecordedAnswer(at=0, body=FIRST))) as service:
+        service.faults.put(VmName("web-0"), Fault(kind=FaultKind.STATUS, status=503, times=1))
+
+        assert [service.request().status for _ in range(2)] == [503, 200]
+
+
+def test_client_that_has_gone_is_not_answered() -> None:
+    with running(around=replaying(RecordedAnswer(at=0, body=FIRST))) as service:
+        service.faults.put(VmName("web-0"), Fault(kind=FaultKind.SLOW, seconds=30, times=1))
+        with service.connect() as connection:
+            connection.sendall(compose("GET", POLL, {"Metadata": "true"}))
+            wait_until(lambda: service.requests == 1, "the request is held up")
+        wait_until(lambda: service.requests == 0, "the request has ended")
+
+        assert service.request().body == FIRST
+
+
+def test_first_poll_begins_it_and_speed_divides_its_times() -> None:
+    answers = (
+        RecordedAnswer(at=0, body=FIRST),
+        RecordedAnswer(at=30, status=429, headers={"Retry-After": "5"}, body=SECOND),
+    )
+    with running(around=replaying(*answers, speed=100)) as service:
+        threading.Event().wait(0.4)
+        first, began = service.request(), monotonic()
+        wait_until(lambda: service.request().status == 429, "the second answer comes")
+        passed, second = monotonic() - began, service.request()
+
+    assert first.body == FIRST
+    assert 0.2 < passed < 3
+    assert (second.body, second.headers["retry-after"]) == (SECOND, "5")
+
+
+def wait_for_change(service: Service, seconds: int) -> socket.socket:
+    headers = {"Metadata": "true", "If-None-Match": "7", "Prefer": f"wait={seconds}"}
+    connection = service.connect()
+    connection.sendall(compose("GET", POLL, headers))
+    return connection
+
+
+def test_poll_waits_for_the_next_answer() -> None:
+    answers = (
+        RecordedAnswer(at=0, headers=ETAG, body=FIRST),
+        RecordedAnswer(at=0.3, headers={"ETag": "8"}, body=SECOND),
+    )
+    with running(around=replaying(*answers)) as service, wait_for_change(service, 30) as connection:
+        reply = read_reply(connection)
+
+    assert (reply.body, reply.headers["preference-applied"]) == (SECOND, "wait=30")
+
+
+def test_poll_waits_no_longer_than_it_wants(replay: Service) -> None:
+    began = monotonic()
+    with wait_for_change(replay, 1) as connection:
+        assert read_reply(connection).status == 304
+
+    assert 0.9 < monotonic() - began < 4
+
+
+def test_end_of_the_server_ends_the_waiting() -> None:
+    answer = RecordedAnswer(at=0, headers=ETAG, body=FIRST)
+    with running(around=replaying(answer)) as service, wait_for_change(service, 60) as connection:
+        wait_until(lambda: service.requests == 1, "the poll waits")
+        service.begin_to_stop()
+
+        assert read_reply(connection).status == 304
+
+
+def test_where_nothing_was_answered_the_connection_breaks() -> None:
+    silence = RecordedAnswer(at=0, no_answer="it refuses connections")
+    with running(around=replaying(silence)) as service, service.connect() as connection:
+        connection.sendall(compose("GET", POLL, {"Metadata": "true"}))
+
+        assert read_all(connection) == b""
+
+
+def welcoming(added: list[str]) -> partial[Newcomers]:
+    return partial(Newcomers, is_known=lambda name: name == "solo", add=added.append)
+
+
+def test_newcomer_is_added_before_it_is_answered() -> None:
+    added: list[str] = []
+    with running(around=welcoming(added)) as service:
+        for path in ("/vm/solo/metadata/versions", "/vm/web-9/metadata/versions", POLL):
+            service.request(path, source="127.0.0.1")
+
+    assert added == ["web-9"]
+
+
+def test_impossible_name_is_answered_as_unknown() -> None:
+    def refuse(name: str) -> None:
+        check_name(name, "virtual machine")
+
+    with running(around=partial(Newcomers, is_known=lambda _: False, add=refuse)) as service:
+        assert service.request(f"/vm/%20/{POLL}").status == 404
