@@ -16,6 +16,7 @@ With pytest and `pip install 'forewarn[pytest]'`, the fixture `scheduled_events`
 from forewarn.domain.event import Outcome
 from forewarn.domain.notice import NoticeMode
 from forewarn.ports.faults import FaultKind
+from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.testing.emulator import Emulator, WouldBlockError, read_any_fleet
 from forewarn.testing.engine import EmulatorClosedError
@@ -39,6 +40,7 @@ __all__ = [
     "EventStatus",
     "EventType",
     "FaultKind",
+    "JournalEntry",
     "NoticeMode",
     "Outcome",
     "WouldBlockError",

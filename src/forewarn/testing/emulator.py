@@ -16,6 +16,7 @@ from forewarn.files.fleet import Fleet, FleetError, read_fleet, read_fleet_file
 from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.operations.scenarios import find_scenario, start_scenario
+from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventStatus, EventType
@@ -144,6 +145,11 @@ class Emulator:
     def approvals(self) -> tuple[EmulatedApproval, ...]:
         """Who has approved what, in the order of time."""
         return all_approvals(self._running)
+
+    @property
+    def requests(self) -> tuple[JournalEntry, ...]:
+        """The last requests of every virtual machine and of unknown callers, oldest first."""
+        return self._running.replica.journal.requests()
 
     def announce(
         self, event_type: EventType | str, *vms: str, **details: Unpack[Details]

@@ -140,6 +140,7 @@ def start_engine(
             "clock": ClockKind.VIRTUAL,
             "log_level": LogLevel.ERROR,
             "trust_path": True,
+            "journal": True,
         }
         chosen = make_settings({**ours, **settings})
         store = open_sqlite(chosen.database_path, is_durable=False)

@@ -26,6 +26,7 @@ from forewarn.operations.inventory import find_vm
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, stop_scenario
 from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.faults import Fault, FaultKind
+from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.testing.engine import Engine
@@ -236,6 +237,11 @@ class EmulatedVm:
     def approvals(self) -> tuple[EmulatedApproval, ...]:
         """What this machine has approved, its own events and its neighbours'."""
         return tuple(given for given in all_approvals(self._engine) if given.by == self.name)
+
+    @property
+    def requests(self) -> tuple[JournalEntry, ...]:
+        """What this machine has asked, and how it was answered: the last 1,000, oldest first."""
+        return self._engine.replica.journal.requests_of(self.name)
 
     def document(self, api_version: str = NEWEST.name) -> dict[str, Any]:
         """Return what this machine reads, as it is on the wire."""
