@@ -12,6 +12,7 @@ from typing import Final
 from forewarn.domain.names import VmName
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.asgi import (
+    LARGEST_BODY,
     Connection,
     HttpScope,
     MetadataRefusedError,
@@ -24,8 +25,6 @@ from forewarn.metadata.asgi import (
 from forewarn.metadata.identity import Identifier
 from forewarn.ports.journal import Journal, JournalEntry
 
-LONGEST_BODY: Final = 8 * 1024
-"""How much of what was sent is kept."""
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 
 
@@ -88,7 +87,7 @@ class _Scribe:
     async def receive(self) -> ReceivedMessage:
         message = await self._receive()
         body = self._entry.body + message.get("body", b"")
-        self._entry = replace(self._entry, body=body[:LONGEST_BODY])
+        self._entry = replace(self._entry, body=body[:LARGEST_BODY])
         return message
 
     async def send(self, message: SentMessage) -> None:

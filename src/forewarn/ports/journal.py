@@ -18,8 +18,8 @@ class JournalEntry:
 
     *vm* is None if the caller is not a virtual machine of the fleet. *method* and *path* are empty
     if the request could not be read. There is no *status* while it is being answered, and none if
-    the connection ended first; *is_reset* if a fault ended it. Of *body*, what was sent, the
-    journal keeps the beginning; *answer* is the body of the answer.
+    the connection ended first; *is_reset* if a fault ended it. *body* is what was sent, as far as
+    the endpoint takes it, and *answer* the body of the answer.
     """
 
     sequence: int
@@ -38,6 +38,11 @@ class JournalEntry:
     def is_poll(self) -> bool:
         """Whether it asks for the document."""
         return self.method == "GET" and self._is_about_document
+
+    @property
+    def has_read(self) -> bool:
+        """Whether it is a poll that was answered: with the document, or that it is the same."""
+        return self.is_poll and self.status in {200, 304}
 
     @property
     def is_start_request(self) -> bool:
@@ -73,12 +78,17 @@ class JournalEntry:
             return "reset"
         return "being answered" if self.seconds is None else "not answered"
 
-    def __repr__(self) -> str:
+    @property
+    def request(self) -> str:
+        """What was asked, in a few words."""
+        return f"{self.method} {self.path}" if self.method else "unreadable bytes"
+
+    def __str__(self) -> str:
         taken = "" if self.seconds is None else f" in {self.seconds:.3f} s"
-        request = f"{self.method} {self.path}" if self.method else "unreadable request"
-        return (
-            f"<{self.at:%H:%M:%S} {self.vm or 'unknown caller'}: {request}: {self.outcome}{taken}>"
-        )
+        return f"{self.at:%H:%M:%S} {self.request}: {self.outcome}{taken}"
+
+    def __repr__(self) -> str:
+        return f"<{self.vm or 'unknown caller'} {self}>"
 
 
 class Journal(Protocol):

@@ -18,15 +18,11 @@ from forewarn.domain.notice import NoticeMode
 from forewarn.ports.faults import FaultKind
 from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
-from forewarn.testing.emulator import Emulator, WouldBlockError, read_any_fleet
+from forewarn.testing.emulator import Emulator, read_any_fleet
 from forewarn.testing.engine import EmulatorClosedError
-from forewarn.testing.handles import (
-    EmulatedApproval,
-    EmulatedClock,
-    EmulatedEvent,
-    EmulatedScenario,
-    EmulatedVm,
-)
+from forewarn.testing.events import EmulatedApproval, EmulatedEvent
+from forewarn.testing.handles import EmulatedClock, EmulatedScenario, EmulatedVm
+from forewarn.testing.waits import Until, WouldBlockError
 
 __all__ = [
     "EmulatedApproval",
@@ -43,6 +39,7 @@ __all__ = [
     "JournalEntry",
     "NoticeMode",
     "Outcome",
+    "Until",
     "WouldBlockError",
     "read_any_fleet",
 ]

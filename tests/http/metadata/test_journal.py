@@ -19,7 +19,7 @@ from tests.http.metadata.conftest import (
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.names import VmName
-from forewarn.metadata.journaled import LONGEST_BODY
+from forewarn.metadata.asgi import LARGEST_BODY
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.journal import JournalEntry
 
@@ -97,11 +97,11 @@ def test_refusal_is_journaled_with_its_sentence(journaled: Service) -> None:
 
 
 def test_of_a_long_body_the_beginning_is_kept(journaled: Service) -> None:
-    body = b"x" * (LONGEST_BODY + 5000)
+    body = b"x" * (LARGEST_BODY + 5000)
 
-    assert journaled.post(body).status == 400
+    assert journaled.post(body).status == 413
 
-    assert only(journaled).body == body[:LONGEST_BODY]
+    assert only(journaled).body == body[:LARGEST_BODY]
 
 
 @pytest.mark.parametrize("header", ["Origin", "X-Forwarded-For"])
@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_journaled_as_that(journaled: Service) -> None:
 
     entry = only(journaled)
     assert (entry.method, entry.path, entry.status) == ("", "", 400)
-    assert "unreadable request" in repr(entry)
+    assert "unreadable bytes" in repr(entry)
 
 
 def test_machines_do_not_share_a_journal(journaled: Service) -> None:

@@ -82,10 +82,10 @@ def test_error_is_the_sentence_of_a_refusal() -> None:
 def test_repr_says_who_asked_what_and_what_became_of_it(entry: JournalEntry, said: str) -> None:
     path = "/vm/web-0/metadata/scheduledevents?api-version=2020-07-01"
 
-    assert repr(entry) == f"<12:00:00 web-0: GET {path}: {said}>"
+    assert repr(entry) == f"<web-0 12:00:00 GET {path}: {said}>"
 
 
 def test_repr_of_what_could_not_be_read_says_so() -> None:
     entry = replace(POLL, vm=None, method="", path="", status=400, seconds=0)
 
-    assert repr(entry) == "<12:00:00 unknown caller: unreadable request: 400 in 0.000 s>"
+    assert repr(entry) == "<unknown caller 12:00:00 unreadable bytes: 400 in 0.000 s>"
