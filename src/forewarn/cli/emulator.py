@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from forewarn.cli.arguments import vm_names
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.options import argument, option, speed_option, switch
-from forewarn.cli.output import print_line
+from forewarn.cli.options import Limit, argument, option, speed_option, switch
+from forewarn.cli.output import Columns, print_line, table_of, wall_time_of
 from forewarn.cli.own_server import (
     CONTROL_PORT,
     LOCALHOST,
@@ -22,6 +23,7 @@ from forewarn.cli.own_server import (
     make_folder,
     own_settings,
 )
+from forewarn.cli.session import Session, command
 from forewarn.cli.signals import KILLED, StopSignals, stop_signals
 from forewarn.domain.errors import InvalidNameError
 from forewarn.domain.names import check_name
@@ -66,6 +68,38 @@ def netns(
         environment = _environment(outside.getsockname()[1], folder)
         code = _run(command, settings, outside, environment, signals)
     raise typer.Exit(code)
+
+
+_COLUMNS: Final[Columns] = {
+    "at": lambda entry: wall_time_of(entry["at"]),
+    "vm": "vm",
+    "method": "method",
+    "path": "path",
+    "status": lambda entry: "reset" if entry["is_reset"] else entry["status"],
+    "seconds": lambda entry: "" if entry["seconds"] is None else f"{entry['seconds']:.3f}",
+    "incarnation": "document_incarnation",
+    "error": "error",
+}
+
+
+@command(app, "requests")
+def requests(
+    session: Session,
+    *,
+    vm: Annotated[
+        str | None, option("NAME", "Only this virtual machine's.", autocompletion=vm_names)
+    ] = None,
+    limit: Limit = None,
+) -> None:
+    """List what virtual machines asked, and how they were answered.
+
+    Only servers for tests keep that: those of forewarn emulator, and of serve --journal.
+
+    Example: forewarn emulator requests --vm web-0
+    """
+    wanted = {} if vm is None else {"vm": vm}
+    answer = session.list("requests", limit=limit, **wanted)
+    session.show(answer, table_of("requests", _COLUMNS))
 
 
 def _check(vm: str) -> None:
