@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
+from forewarn.domain.errors import DomainError, NoticeTooShortError
 from forewarn.environment import SettingsError
 from forewarn.files.fleet import FleetError
 from forewarn.files.scenario import ScenarioError
-from forewarn.operations.scenarios import UnknownScenarioError
 from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import (
@@ -29,6 +28,7 @@ from forewarn.testing import (
     Emulator,
     EmulatorClosedError,
     EventStatus,
+    UnknownNameError,
     WouldBlockError,
 )
 
@@ -261,7 +261,7 @@ def test_machine_outside_a_given_fleet_is_refused() -> None:
             lambda: emulator.document("web-9"),
             lambda: event.assert_approved(by="web-9"),
         ):
-            with pytest.raises(UnknownVirtualMachineError, match=said):
+            with pytest.raises(UnknownNameError, match=said):
                 mistake()
 
 
@@ -269,7 +269,7 @@ def test_of_many_machines_some_are_named() -> None:
     fleet = {"virtual_machine": [{"name": f"vm-{number}"} for number in range(12)]}
 
     said = r"vm-8, vm-9 and 2 more\.$"
-    with Emulator(fleet) as emulator, pytest.raises(UnknownVirtualMachineError, match=said):
+    with Emulator(fleet) as emulator, pytest.raises(UnknownNameError, match=said):
         emulator.vm("web-9")
 
 
@@ -377,7 +377,7 @@ def test_scenario_comes_from_a_file_and_can_be_stopped(emulator: Emulator, tmp_p
 
     event.assert_status("Canceled")
     assert event.record.not_before - event.record.created_at == timedelta(seconds=5)
-    with pytest.raises(UnknownScenarioError, match=r"'dead-migration'; there are .*live-migration"):
+    with pytest.raises(UnknownNameError, match=r"'dead-migration'; there are .*live-migration"):
         emulator.run_scenario("dead-migration", "web-0")
 
 

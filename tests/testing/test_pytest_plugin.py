@@ -13,7 +13,7 @@ MISTAKES = {
     'emulator.vm("web-9")': "no virtual machine called 'web-9'; there are web-0, web-1.",
     'emulator.announce("Reboot", "web-9")': "there are web-0, web-1.",
     'emulator.announce("Crash", "web-0")': "'Crash' is not one of Freeze, ",
-    'emulator.run_scenario("crash", "web-0")': "no scenario 'crash'; there are canceled-",
+    'emulator.run_scenario("crash", "web-0")': "no scenario called 'crash'; there are canceled-",
     "emulator.clock.advance(15)": "write advance(minutes=15)",
     'emulator.vm("web-0").fault("status")': "A fault of kind status needs status.",
     'emulator.vm("web-0").fault("crash")': "'crash' is not one of slow, ",

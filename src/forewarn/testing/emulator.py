@@ -7,19 +7,24 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from forewarn.clocks import SystemClock
-from forewarn.domain.errors import says
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.files.fleet import Fleet, FleetError, read_fleet, read_fleet_file
 from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.operations.inventory import apply_fleet
-from forewarn.operations.scenarios import UnknownScenarioError, start_scenario
+from forewarn.operations.scenarios import start_scenario
 from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventType
 from forewarn.settings_table import ExecutorKind
-from forewarn.testing.engine import EmulatorClosedError, Engine, in_one_frame, start_engine
+from forewarn.testing.engine import (
+    EmulatorClosedError,
+    Engine,
+    UnknownNameError,
+    in_one_frame,
+    start_engine,
+)
 from forewarn.testing.events import (
     Details,
     EmulatedApproval,
@@ -34,13 +39,6 @@ from forewarn.testing.reports import describe_everything, request_lines
 from forewarn.testing.waits import TIMEOUT, Until, block
 
 __tracebackhide__ = True
-
-
-@says("There is no scenario {scenario!r}; there are {known}.")
-class UnknownBuiltInError(UnknownScenarioError):
-    """A scenario that is not built in, with those that are."""
-
-    known: tuple[str, ...]
 
 
 class Emulator:
@@ -231,7 +229,7 @@ def _read_scenario(scenario: str | Path) -> Scenario:
         raise ScenarioError(f"{scenario!r} is not a built-in scenario: write Path({scenario!r}).")
     built_in = built_in_scenarios()
     if scenario not in built_in:
-        raise UnknownBuiltInError(scenario, tuple(built_in))
+        raise UnknownNameError("scenario", scenario, tuple(built_in))
     return built_in[scenario]
 
 

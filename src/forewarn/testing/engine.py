@@ -20,7 +20,7 @@ from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.domain.access import ADMIN
-from forewarn.domain.errors import UnknownVirtualMachineError, says
+from forewarn.domain.errors import NotFoundError
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import VirtualMachine
 from forewarn.files.fleet import Fleet
@@ -69,11 +69,13 @@ class EmulatorClosedError(ForewarnError):
         super().__init__("The emulator is not running; use it inside its `with` block.")
 
 
-@says("There is no virtual machine called {vm!r}; there are {known}.")
-class UnknownVmError(UnknownVirtualMachineError):
-    """A virtual machine that the emulator does not have."""
+class UnknownNameError(NotFoundError):
+    """A virtual machine or a scenario that the emulator does not have, with some that it has."""
 
-    known: str
+    def __init__(self, noun: str, name: str, known: Sequence[str]) -> None:
+        more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+        names = f"{', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
+        super().__init__(f"There is no {noun} called {name!r}; there are {names}.")
 
 
 class Engine:
@@ -130,7 +132,7 @@ class Engine:
         topology = self.read(lambda reading: reading.topology())
         vm = topology.directory.by_name.get(name_key(name))
         if vm is None:
-            raise UnknownVmError(name, _list_names(tuple(topology.virtual_machines)))
+            raise UnknownNameError("virtual machine", name, tuple(topology.virtual_machines))
         return vm
 
     def control_port(self) -> int:
@@ -205,11 +207,6 @@ def start_engine(
         background.run(metadata.run_until_stopped(), stop=metadata.stop)
         port: int = listener.getsockname()[1]
         return Engine(replica, metadata, port, background, closing.pop_all())
-
-
-def _list_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
 
 
 class _Background:
