@@ -260,6 +260,7 @@ def test_reprs_say_what_it_is(emulator: Emulator) -> None:
     event = web.reboot()
     run = emulator.run_scenario("live-migration", "web-0")
 
+    assert repr(emulator) == f"<emulator at {emulator.address}>"
     assert repr(web) == "<virtual machine web-0>"
     assert repr(event) == f"<Reboot of web-0, Scheduled: {event.event_id}>"
     assert repr(run) == "<scenario live-migration for web-0, running>"
@@ -273,5 +274,6 @@ def test_reprs_of_a_closed_emulator_harm_nobody() -> None:
         event = emulator.vm("web-0").reboot()
         things = [event, emulator.run_scenario("redeploy", "web-0"), emulator.clock]
 
+    assert repr(emulator) == "<emulator that is not running>"
     assert event.event_id in repr(event)
     assert all("closed" in repr(thing) for thing in things)

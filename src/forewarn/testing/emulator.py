@@ -192,6 +192,9 @@ class Emulator:
         known = self._running.read(lambda reading: describe_everything(reading, now))
         return "\n".join((known, *request_lines(self.requests)))
 
+    def __repr__(self) -> str:
+        return f"<emulator {f'at {self.address}' if self.is_running else 'that is not running'}>"
+
     @property
     def _running(self) -> Engine:
         if self._engine is None:
