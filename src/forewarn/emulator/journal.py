@@ -1,7 +1,9 @@
 """The journal of requests, in memory: it is for testing and ends with the process."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter
 from threading import Lock
 from typing import Final
 
@@ -34,27 +36,35 @@ class MemoryJournal:
                 method=method,
                 path=path,
             )
-            kept = self._by_vm.setdefault(vm, {})
-            kept[entry.sequence] = entry
-            if len(kept) > KEPT:
-                del kept[next(iter(kept))]
+            self._keep(entry)
         return entry
 
     def end(self, entry: JournalEntry) -> None:
         """Put *entry*, which now says how it ended, in place of the one that has begun."""
         with self._changing:
-            seconds = max(0.0, (self._wall.now() - entry.at).total_seconds())
-            kept = self._by_vm[entry.vm]
-            if entry.sequence in kept:
-                kept[entry.sequence] = replace(entry, seconds=seconds)
+            ended = replace(entry, seconds=max(0.0, (self._wall.now() - entry.at).total_seconds()))
+            if entry.sequence in self._by_vm.get(None, {}):  # and who it was may be known now
+                del self._by_vm[None][entry.sequence]
+                self._keep(ended)
+            elif entry.sequence in self._by_vm.get(entry.vm, {}):
+                self._by_vm[entry.vm][entry.sequence] = ended
+
+    def _keep(self, entry: JournalEntry) -> None:
+        kept = self._by_vm.setdefault(entry.vm, {})
+        kept[entry.sequence] = entry
+        if len(kept) > KEPT:
+            del kept[min(kept)]
 
     def requests_of(self, vm: VmName | None) -> tuple[JournalEntry, ...]:
         """Return the last requests of *vm*, or of unknown callers, in the order they came."""
         with self._changing:
-            return tuple(self._by_vm.get(vm, {}).values())
+            return _in_order(self._by_vm.get(vm, {}).values())
 
     def requests(self) -> tuple[JournalEntry, ...]:
         """Return everybody's last requests, in the order they came."""
         with self._changing:
-            kept = [entry for entries in self._by_vm.values() for entry in entries.values()]
-        return tuple(sorted(kept, key=lambda entry: entry.sequence))
+            return _in_order(each for kept in self._by_vm.values() for each in kept.values())
+
+
+def _in_order(entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
+    return tuple(sorted(entries, key=attrgetter("sequence")))

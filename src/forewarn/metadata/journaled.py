@@ -4,13 +4,13 @@ Every request goes the long way, so that there is one road to write down. It is 
 its answer leaves: whoever has read the answer finds it in the journal.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from forewarn.domain.names import VmName
-from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.asgi import (
     LARGEST_BODY,
     Connection,
@@ -22,6 +22,7 @@ from forewarn.metadata.asgi import (
     SentMessage,
     read_headers,
 )
+from forewarn.metadata.http import App
 from forewarn.metadata.identity import Identifier
 from forewarn.ports.journal import Journal, JournalEntry
 
@@ -31,7 +32,7 @@ _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 class JournaledApp:
     """Answers virtual machines as *app* does, and writes it down."""
 
-    def __init__(self, app: MetadataApp, identity: Identifier, journal: Journal) -> None:
+    def __init__(self, app: App, identity: Identifier, journal: Journal) -> None:
         self._app = app
         self._identity = identity
         self._journal = journal
@@ -57,13 +58,17 @@ class JournaledApp:
         query = scope["query_string"].decode("latin-1")
         path = f"{scope['path']}?{query}" if query else scope["path"]
         entry = self._journal.begin(self._find_vm(scope), scope["method"], path)
-        scribe = _Scribe(entry, self._journal, receive, send)
+        scribe = _Scribe(entry, partial(self._end, scope), receive, send)
         connection = scribe.watch(scope["extensions"]["connection"])
         seen: HttpScope = {**scope, "extensions": {"connection": connection}}
         try:
             await self._app(seen, scribe.receive, scribe.send)
         finally:
             scribe.end()
+
+    def _end(self, scope: HttpScope, entry: JournalEntry) -> None:
+        # Who was nobody may have become a machine since then: what is inside may add it.
+        self._journal.end(replace(entry, vm=entry.vm or self._find_vm(scope)))
 
     def _find_vm(self, scope: HttpScope) -> VmName | None:
         # Without headers: who it is that is refused for sending one of them.
@@ -77,9 +82,15 @@ class JournaledApp:
 class _Scribe:
     """Sees what passes in the course of one request, and writes down how it ended, once."""
 
-    def __init__(self, entry: JournalEntry, journal: Journal, receive: Receive, send: Send) -> None:
+    def __init__(
+        self,
+        entry: JournalEntry,
+        end: Callable[[JournalEntry], None],
+        receive: Receive,
+        send: Send,
+    ) -> None:
         self._entry = entry
-        self._journal = journal
+        self._end = end
         self._receive = receive
         self._send = send
         self._has_ended = False
@@ -94,8 +105,9 @@ class _Scribe:
         if message["type"] == "http.response.start":
             self._entry = replace(self._entry, status=message["status"])
         else:
-            self._entry = replace(self._entry, answer=message["body"])
-            self.end()
+            self._entry = replace(self._entry, answer=self._entry.answer + message["body"])
+            if not message.get("more_body"):
+                self.end()
         await self._send(message)
 
     def watch(self, connection: Connection) -> Connection:
@@ -111,4 +123,4 @@ class _Scribe:
     def end(self) -> None:
         if not self._has_ended:
             self._has_ended = True
-            self._journal.end(self._entry)
+            self._end(self._entry)

@@ -20,7 +20,6 @@ from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.domain.access import ADMIN
-from forewarn.domain.errors import NotFoundError
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import VirtualMachine
 from forewarn.files.fleet import Fleet
@@ -69,7 +68,7 @@ class EmulatorClosedError(ForewarnError):
         super().__init__("The emulator is not running; use it inside its `with` block.")
 
 
-class UnknownNameError(NotFoundError):
+class UnknownNameError(ForewarnError):
     """A virtual machine or a scenario that the emulator does not have, with some that it has."""
 
     def __init__(self, noun: str, name: str, known: Sequence[str]) -> None:

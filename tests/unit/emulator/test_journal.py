@@ -54,6 +54,18 @@ def test_oldest_requests_are_forgotten_machine_by_machine() -> None:
     assert [entry.path for entry in journal.requests_of(SOLO)] == ["/solo"]
 
 
+def test_caller_who_becomes_known_meanwhile_is_known_from_then_on() -> None:
+    journal, _ = make_journal()
+    stranger, lost = (journal.begin(None, "GET", path) for path in ("/vm/web-0/", "/vm/web-9/"))
+    journal.begin(WEB, "GET", "/later")
+
+    journal.end(replace(stranger, vm=WEB))
+    journal.end(lost)
+
+    assert [entry.path for entry in journal.requests_of(WEB)] == ["/vm/web-0/", "/later"]
+    assert [entry.path for entry in journal.requests_of(None)] == ["/vm/web-9/"]
+
+
 def test_nobody_has_asked_at_first() -> None:
     journal, _ = make_journal()
 
