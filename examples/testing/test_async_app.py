@@ -24,8 +24,7 @@ def test_message_under_way_goes_back_before_the_eviction(scheduled_events: Emula
             consuming = tasks.create_task(consume(messages, handle, spot.url))
             await has_begun.wait()
             eviction = spot.preempt()
-            # What waits would stop the loop, so it waits in a thread.
-            await asyncio.to_thread(scheduled_events.await_approved, eviction)
+            await scheduled_events.until.approved(eviction)
             assert await consuming == eviction.event_id
         return messages
 

@@ -82,7 +82,5 @@ def _testing() -> ModuleType:
     try:
         from forewarn import testing  # noqa: PLC0415 - not in the base install
     except ImportError as error:
-        pytest.fail(
-            f"{error}. The fixtures of forewarn need: pip install 'forewarn[pytest]'", pytrace=False
-        )
+        pytest.fail(str(error), pytrace=False)
     return testing

@@ -154,6 +154,7 @@ class Settings(BaseSettings):
     overdue_after: _Length = _setting("overdue_after")
     gates: Path | None = _setting("gates")
     migrate: bool = _setting("migrate")
+    journal: bool = _setting("journal")
     log_format: LogFormat = _setting("log_format")
     log_level: LogLevel = _setting("log_level")
 
@@ -198,6 +199,8 @@ class Settings(BaseSettings):
             raise ValueError("The setting speed cannot be used with clock virtual.")
         if self.clock is ClockKind.VIRTUAL and self.is_shared:
             raise ValueError("The clock virtual needs a database in a file, not PostgreSQL.")
+        if self.journal and self.is_shared:
+            raise ValueError("The setting journal needs a database in a file, not PostgreSQL.")
         if self.executor.is_real and self.clock is ClockKind.VIRTUAL:
             raise ValueError(f"The executor {self.executor} cannot be used with clock virtual.")
         if self.executor.is_real and self.executor_file is None:

@@ -151,6 +151,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "overdue_after": Setting("How much longer than announced an event may take.", "1h", "DURATION"),
     "gates": _path("A file of gates to ask before each step."),
     "migrate": _switch("Bring the database up to date at start.", default=True),
+    "journal": _switch("Keep what virtual machines ask and are answered, for tests."),
     "log_format": _choice("How log lines are written.", LogFormat.CONSOLE),
     "log_level": _choice("The lowest level of log lines to write.", LogLevel.INFO),
 }

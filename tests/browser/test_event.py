@@ -5,7 +5,7 @@ from tests.browser.api import call, make_token
 from tests.browser.windows import Window, Windows
 
 from forewarn.testing.emulator import Emulator
-from forewarn.testing.handles import EmulatedEvent
+from forewarn.testing.events import EmulatedEvent
 
 NASTY = "<script>alert(1)</script> \"quoted\" 'too' \u202egnihtyna\u202c \u05e9\u05dc\u05d5\u05dd"
 LONG = "reason-without-a-space-" * 8 + "end"

@@ -110,6 +110,7 @@ def server(
         fleet=Path("fleet.toml"),
         notifications=Path("notifications.toml"),
         gates=Path("gates.toml"),
+        journal=True,
     )
     with receiver.listening(), serving(settings) as address:
         yield address

@@ -46,7 +46,7 @@ VERBS = {
     "notification": {"list", "targets", "test", "retry"},
     "gate": {"list", "test"},
     "db": {"backup", "check", "copy", "mark-restored", "restore", "upgrade"},
-    "emulator": {"run"},
+    "emulator": {"requests", "run"},
     "config": {"show"},
 }  # fmt: skip
 

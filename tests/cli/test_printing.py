@@ -30,6 +30,7 @@ SAYS_ENOUGH = {
     "fleet": "it is about a file, with the line",
     "scenario": "it is about a file, with the line",
     "duration": "it says what to write",
+    "journal": "it names the option",
     "fault": "it says what the fault needs",
     "user-operation": "its kinds have hints",
     "calendar": "its kinds say what to write",

@@ -110,6 +110,10 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
             {"database": "postgresql://h/d", "clock": "virtual"},
             "The clock virtual needs a database in a file, not PostgreSQL.",
         ),
+        (
+            {"database": "postgresql://h/d", "journal": True},
+            "The setting journal needs a database in a file, not PostgreSQL.",
+        ),
         ({"database": "sqlite:///"}, "The setting database is wrong: it is not a database URL"),
         (
             {"database": "mysql://u:p@h/d"},

@@ -1,5 +1,6 @@
 """The wheel, alone in a clean environment: the base install works without dependencies."""
 
+import re
 import subprocess
 import sys
 import venv
@@ -76,6 +77,17 @@ def test_bare_command_says_what_to_install(bare: Environment) -> None:
     assert answer.returncode == 2
     assert "pip install 'forewarn[server]'" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_emulator_says_what_to_install(bare: Environment) -> None:
+    answer = bare.run("python", "-c", "import forewarn.testing")
+
+    said = answer.stderr.splitlines()
+    assert re.fullmatch(
+        r"ModuleNotFoundError: forewarn\.testing needs \w+; run: pip install 'forewarn\[pytest\]'",
+        said[-1],
+    )
+    assert answer.stderr.count("Traceback") == 1
 
 
 def test_plugin_is_no_burden_to_a_project_that_only_has_pytest(wheel: Path, tmp_path: Path) -> None:

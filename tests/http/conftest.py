@@ -17,6 +17,7 @@ from forewarn.desk.services import ClockError, Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
+from forewarn.emulator.journal import MemoryJournal
 from forewarn.gates.asked_gates import AskedGates
 from forewarn.operations.context import Context
 from forewarn.outbound.client import Outbound
@@ -185,4 +186,5 @@ def make_services(
             {}, outbound=Outbound(), clock=clock, wall=SystemClock(), woken=lambda: None
         ),
         metrics=lambda: b"forewarn_events_overdue 0\n",
+        journal=MemoryJournal(clock, SystemClock()).requests,
     )

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
+from forewarn.domain.errors import DomainError, NoticeTooShortError
 from forewarn.environment import SettingsError
 from forewarn.files.fleet import FleetError
 from forewarn.files.scenario import ScenarioError
-from forewarn.operations.scenarios import UnknownScenarioError
 from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import (
@@ -29,6 +28,7 @@ from forewarn.testing import (
     Emulator,
     EmulatorClosedError,
     EventStatus,
+    UnknownNameError,
     WouldBlockError,
 )
 
@@ -138,7 +138,7 @@ def test_code_under_test_may_run_in_the_event_loop_of_the_test(emulator: Emulato
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(approve, web, event.event_id))
-            await asyncio.to_thread(emulator.await_started, event)
+            await emulator.until.started(event)
 
     asyncio.run(run())
 
@@ -151,7 +151,7 @@ def test_waiting_in_an_event_loop_is_refused_with_the_way_to_do_it(emulator: Emu
     async def run() -> None:
         emulator.await_started(event)
 
-    with pytest.raises(WouldBlockError, match=r"asyncio\.to_thread\(emulator\.await_started"):
+    with pytest.raises(WouldBlockError, match=r"await emulator\.until\.started\("):
         asyncio.run(run())
 
 
@@ -251,8 +251,32 @@ def test_fleet_may_be_a_file_or_a_mapping(tmp_path: Path) -> None:
 
 
 def test_machine_outside_a_given_fleet_is_refused() -> None:
-    with Emulator(FLEET) as emulator, pytest.raises(UnknownVirtualMachineError, match="web-9"):
+    said = r"no virtual machine called 'web-9'; there are web-0, web-1, web-2\."
+    with Emulator(FLEET) as emulator:
+        event = emulator.vm("web-0").reboot()
+        for mistake in (
+            lambda: emulator.vm("web-9"),
+            lambda: emulator.announce("Reboot", "web-0", "web-9"),
+            lambda: emulator.run_scenario("redeploy", "web-9"),
+            lambda: emulator.document("web-9"),
+            lambda: event.assert_approved(by="web-9"),
+        ):
+            with pytest.raises(UnknownNameError, match=said):
+                mistake()
+
+
+def test_of_many_machines_some_are_named() -> None:
+    fleet = {"virtual_machine": [{"name": f"vm-{number}"} for number in range(12)]}
+
+    said = r"vm-8, vm-9 and 2 more\.$"
+    with Emulator(fleet) as emulator, pytest.raises(UnknownNameError, match=said):
         emulator.vm("web-9")
+
+
+def test_machine_is_there_as_soon_as_something_is_announced_to_it(emulator: Emulator) -> None:
+    (event,) = emulator.announce("Reboot", "web-5")
+
+    assert event.record.resources == ("web-5",)
 
 
 def test_bad_fleet_is_refused_before_anything_starts() -> None:
@@ -275,7 +299,9 @@ def test_failed_wait_shows_document_and_ledger(emulator: Emulator) -> None:
         emulator.await_started(event, timeout=0.01)
 
     message = str(failure.value)
-    assert f"{event.event_id} was not started within 0.01 s" in message
+    first, *others = message.splitlines()
+    assert first == "Reboot of web-0 was not started within 0.01 s; web-0 sent no request"
+    assert any(line.startswith(f"Ledger of {event.event_id}") for line in others)
     assert "Document of virtual-machine/web-0, incarnation 1" in message
     assert "Scheduled Reboot of web-0, not before" in message
     assert "scheduled by admin" in message
@@ -290,6 +316,7 @@ def test_assertions_say_what_is_wrong(emulator: Emulator) -> None:
     with pytest.raises(AssertionError, match="was not approved"):
         event.assert_approved()
     approve(web, event.event_id)
+    emulator.vm("web-1")
     with pytest.raises(AssertionError, match="not approved by web-1, but by web-0"):
         event.assert_approved(by="web-1")
     with pytest.raises(AssertionError, match="was approved by web-0"):
@@ -350,7 +377,7 @@ def test_scenario_comes_from_a_file_and_can_be_stopped(emulator: Emulator, tmp_p
 
     event.assert_status("Canceled")
     assert event.record.not_before - event.record.created_at == timedelta(seconds=5)
-    with pytest.raises(UnknownScenarioError, match="dead-migration"):
+    with pytest.raises(UnknownNameError, match=r"'dead-migration'; there are .*live-migration"):
         emulator.run_scenario("dead-migration", "web-0")
 
 

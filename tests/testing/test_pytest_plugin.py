@@ -9,6 +9,26 @@ from pathlib import Path
 import pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+MISTAKES = {
+    'emulator.vm("web-9")': "no virtual machine called 'web-9'; there are web-0, web-1.",
+    'emulator.announce("Reboot", "web-9")': "there are web-0, web-1.",
+    'emulator.announce("Crash", "web-0")': "'Crash' is not one of Freeze, ",
+    'emulator.run_scenario("crash", "web-0")': "no scenario called 'crash'; there are canceled-",
+    "emulator.clock.advance(15)": "write advance(minutes=15)",
+    'emulator.vm("web-0").fault("status")': "A fault of kind status needs status.",
+    'emulator.vm("web-0").fault("crash")': "'crash' is not one of slow, ",
+    'emulator.vm("web-0").reboot(notice=timedelta(1, 1)).complete()': "is Scheduled",
+    'emulator.vm("web-0").reboot(notice=timedelta(minutes=1))': "the earliest is ",
+    'emulator.vm("web-0").reboot().assert_approved(by="web-9")': "there are web-0, web-1.",
+    'emulator.vm("web-0").reboot().assert_approved()': "was not approved; web-0 sent no",
+    'emulator.vm("web-0").reboot().assert_status("Started")': "is Scheduled, not Started",
+    'emulator.vm("web-0").reboot().assert_not_approved()': "but nobody polled",
+    'emulator.await_polled(emulator.vm("web-0"), timeout=0)': "web-0 did not poll within 0 s",
+    'emulator.await_seen(emulator.vm("web-0").reboot(), timeout=0)': "was not shown to web-0",
+    'Emulator({"cattle": []})': "cattle",
+    'Emulator(notice="never").start()': "The setting notice is wrong",
+}
+"""What authors of tests get wrong, and what they are told."""
 
 
 @pytest.fixture
@@ -69,7 +89,7 @@ def test_it(scheduled_events):
     )
 
     assert done.returncode == 1
-    assert "was not approved.\n" in done.stdout
+    assert "Reboot of web-0 was not approved; web-0 sent no request\n" in done.stdout
     assert done.stdout.count("Ledger of ") == 1, done.stdout
     assert "- scheduled events -" not in done.stdout
 
@@ -236,3 +256,34 @@ def test_it(scheduled_events):
     )
 
     assert "1 passed" in done.stdout, done.stdout
+
+
+def test_mistakes_are_shown_where_they_were_made_and_nowhere_else(run_pytest: Run) -> None:
+    tests = "".join(
+        f"""
+def test_{number}(emulator):
+    {mistake}
+"""
+        for number, mistake in enumerate(MISTAKES)
+    )
+    done = run_pytest(
+        "-rN",
+        test_it=f"""
+from datetime import timedelta
+
+import pytest
+
+from forewarn.testing import Emulator
+
+@pytest.fixture
+def emulator():
+    with Emulator({{"virtual_machine": [{{"name": "web-0"}}, {{"name": "web-1"}}]}}) as running:
+        yield running
+{tests}
+""",
+    )
+
+    failures = re.split(r"^_+ test_\d+ _+$", done.stdout, flags=re.MULTILINE)[1:]
+    for failure, said in zip(failures, MISTAKES.values(), strict=True):
+        assert said in failure, failure
+        assert re.findall(r"^(\S+\.py):\d+: ", failure, re.MULTILINE) == ["test_it.py"], failure

@@ -153,6 +153,7 @@ def _make_services(
         failing=lambda: replica.supervisor.failing,
         jumps=lambda: replica.clock_watch.jumps,
         showings=replica.showings.pending,
+        journal=replica.journal.requests if replica.settings.journal else None,
         refused=refused,
     )
 

@@ -16,12 +16,14 @@ from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import Employer, Workforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
+from forewarn.emulator.journal import MemoryJournal
 from forewarn.executors.manual import ManualExecutor
 from forewarn.gates.asked_gates import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import App, MetadataServer
 from forewarn.metadata.identity import Identifier
+from forewarn.metadata.journaled import JournaledApp
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.showings import Showings
 from forewarn.metadata.verbs import StoreVerbs
@@ -84,9 +86,7 @@ def assemble(
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
-    make = _LeaderMaker(
-        store=store, outside=outside, gates=gates, make_context=context, reports=reports
-    )
+    make = _LeaderMaker(store=store, outside=outside, gates=gates, context=context, reports=reports)
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
     _listen(store, faults.note, candidate.note, event_log.note)
@@ -96,6 +96,7 @@ def assemble(
         board=board,
         clock=clock,
         faults=faults,
+        journal=MemoryJournal(clock, SystemClock()),
         candidate=candidate,
         performance=make.performance,
         gates=gates,
@@ -116,8 +117,9 @@ def assemble(
 class Replica:
     """What lives as long as the process: everything that answers, whoever leads.
 
-    *performance* is of all leaders this replica has been; *database* is how people know it;
-    *around* puts something around what answers virtual machines.
+    *performance* is of all leaders this replica has been; *database* is how people know it. The
+    *journal* stays empty unless the settings say that it is kept; *around* puts something around
+    what answers virtual machines.
     """
 
     settings: Settings
@@ -125,6 +127,7 @@ class Replica:
     board: Board
     clock: Clock
     faults: MemoryFaults
+    journal: MemoryJournal
     candidate: Candidate
     performance: Performance
     gates: AskedGates
@@ -170,7 +173,10 @@ class Replica:
             faults=self.faults,
             tally=self.tally,
         )
-        return MetadataServer(self.around(app), listeners)
+        answering = self.around(app)
+        if self.settings.journal:
+            answering = JournaledApp(answering, identity, self.journal)
+        return MetadataServer(answering, listeners)
 
 
 def _listen(store: Store, *listeners: ChangeListener) -> None:
@@ -212,13 +218,13 @@ class _LeaderMaker:
     store: Store
     outside: Outside
     gates: AskedGates
-    make_context: Callable[[str], Context]
+    context: Callable[[str], Context]
     reports: FilteringBoundLogger
     performance: Performance = field(default_factory=Performance)
 
-    def context(self) -> Context:
+    def own_context(self) -> Context:
         """Return in what the leader acts now."""
-        return replace(self.make_context(SCHEDULER), actor=Actor.SCHEDULER)
+        return replace(self.context(SCHEDULER), actor=Actor.SCHEDULER)
 
     def __call__(self, epoch: int) -> Leader:
         self._give_up_orphans(epoch)
@@ -226,7 +232,7 @@ class _LeaderMaker:
         scheduler = Scheduler(
             store=self.store,
             executor=workforce.executor,
-            context=self.context,
+            context=self.own_context,
             epoch=epoch,
             gates=self.gates,
             reports=self.reports,
@@ -237,7 +243,7 @@ class _LeaderMaker:
             epoch=epoch,
             scheduler=scheduler,
             couriers=tuple(self._couriers(epoch)),
-            upkeep=Upkeep(self.store, self.context, epoch=epoch),
+            upkeep=Upkeep(self.store, self.own_context, epoch=epoch),
         )
 
     def _couriers(self, epoch: int) -> Iterator[Courier]:

@@ -1,11 +1,14 @@
 """`forewarn emulator`: programs of any kind beside a server that is there for them alone."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+from forewarn.cli.arguments import vm_names
 from forewarn.cli.catalogue import noun
 from forewarn.cli.emulation import OPTIONS, Emulation, Program, emulate
-from forewarn.cli.options import accepting, option, speed_option, switch
+from forewarn.cli.options import Limit, accepting, option, speed_option, switch
+from forewarn.cli.output import Columns, table_of, wall_time_of
+from forewarn.cli.session import Session, command
 from forewarn.settings_table import ClockKind
 
 app = noun(
@@ -50,3 +53,35 @@ def run(
             command=command, vms=vm or [], fleet=fleet, clock=clock, speed=speed, **flags
         ),
     )
+
+
+_COLUMNS: Final[Columns] = {
+    "at": lambda entry: wall_time_of(entry["at"]),
+    "vm": "vm",
+    "method": "method",
+    "path": "path",
+    "status": lambda entry: "reset" if entry["is_reset"] else entry["status"],
+    "seconds": lambda entry: "" if entry["seconds"] is None else f"{entry['seconds']:.3f}",
+    "incarnation": "document_incarnation",
+    "error": "error",
+}
+
+
+@command(app, "requests")
+def requests(
+    session: Session,
+    *,
+    vm: Annotated[
+        str | None, option("NAME", "Only this virtual machine's.", autocompletion=vm_names)
+    ] = None,
+    limit: Limit = None,
+) -> None:
+    """List what virtual machines asked, and how they were answered.
+
+    Only servers for tests keep that: those of forewarn emulator, and of serve --journal.
+
+    Example: forewarn emulator requests --vm web-0
+    """
+    wanted = {} if vm is None else {"vm": vm}
+    answer = session.list("requests", limit=limit, **wanted)
+    session.show(answer, table_of("requests", _COLUMNS))

@@ -58,6 +58,7 @@ OPTIONS: Final = {
     "clock: virtual": "--clock virtual",
     "expires": "--expires",
     "hold_all: false": "--no-hold-all",
+    "journal: true": "--journal",
     "min_available": "--min-available",
     "operation: true": "--operation",
     "windows": "--window",

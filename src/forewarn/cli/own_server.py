@@ -53,6 +53,7 @@ def own_settings(folder: Path, fleet: Path, speed: float, **more: Any) -> "Setti
             "speed": speed,
             "executor": ExecutorKind.SIMULATED,
             "trust_path": True,
+            "journal": True,
             "log_level": LogLevel.WARNING,
             **more,
         }

@@ -181,12 +181,12 @@ class GuardedProtocol(NoUpgradeProtocol):
         try:
             self.feed(data)
         except httptools.HttpParserError as error:
-            self._refuse(431 if isinstance(error.__context__, _HeadTooLargeError) else 400)
+            self.refuse(431 if isinstance(error.__context__, _HeadTooLargeError) else 400)
             return
         if self._incomplete is _Awaited.HEAD and not self._is_fresh_head:
             self._unparsed_bytes += len(data)
             if self._unparsed_bytes > self.limits.head_bytes:
-                self._refuse(431)
+                self.refuse(431)
                 return
         self._await(self._owed())
 
@@ -334,7 +334,8 @@ class GuardedProtocol(NoUpgradeProtocol):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         self.transport.abort()
 
-    def _refuse(self, status: int) -> None:
+    def refuse(self, status: int) -> None:
+        """Answer what cannot be read with *status*, and end the connection."""
         self._is_refused = True
         self.crowd.troubles.note(self._holder.origin.name, f"HTTP {status}")
         if self.transport.is_closing():

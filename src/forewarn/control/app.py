@@ -24,6 +24,7 @@ from forewarn.control import (
     maintenances,
     notifications,
     places,
+    requests,
     scenarios,
     schedules,
     seen,
@@ -60,6 +61,7 @@ _NOUNS: Final = (
     calendar,
     audit,
     faults,
+    requests,
     tokens,
     sign_in_links,
 )

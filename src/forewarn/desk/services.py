@@ -18,6 +18,7 @@ from forewarn.operations.context import Context
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
+from forewarn.ports.journal import JournalEntry
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.replicas import Replicas
 from forewarn.ports.store import Store
@@ -27,6 +28,11 @@ from forewarn.protocol.errors import ForewarnError
 @says("The clock is real and passes by itself; serve with `clock: virtual`.")
 class ClockError(ConflictError):
     """The clock cannot be set: it is the real one."""
+
+
+@says("This server keeps no journal of requests; serve with `journal: true`.")
+class JournalError(ConflictError):
+    """Nothing was written down."""
 
 
 class ClockControl(Protocol):
@@ -133,5 +139,7 @@ class Services:
     """The last jumps of the real clock."""
     showings: Callable[[], Sequence[Showing]] = tuple
     """From when on changes were served, as far as it is not written down yet."""
+    journal: Callable[[], Sequence[JournalEntry]] | None = None
+    """The last requests of virtual machines, if they are kept."""
     refused: Counter[str] = field(default_factory=Counter)
     """How often each kind of problem was answered. The audit counts; others only read."""

@@ -155,6 +155,9 @@ class MetadataApp:
     def _request_id_line(self) -> bytes:
         return b"x-ms-request-id: " + next(self._request_ids) + b"\r\n"
 
+    def note_unreadable(self, status: int, client: tuple[str, int] | None) -> None:
+        """Take no note: the crowd has counted it."""
+
     def find_origin(self, address: str | None) -> Origin:
         """Return with whom a connection from *address* counts."""
         return self._identity.find_origin(address)

@@ -54,12 +54,13 @@ class ReceivedMessage(TypedDict, total=False):
 
 
 class SentMessage(TypedDict, total=False):
-    """The head of an answer, or its body."""
+    """The head of an answer, or a part of its body."""
 
     type: str
     status: int
     headers: list[Header]
     body: bytes
+    more_body: bool
 
 
 Receive: TypeAlias = Callable[[], Awaitable[ReceivedMessage]]

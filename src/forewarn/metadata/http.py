@@ -34,6 +34,9 @@ class App(Protocol):
     ) -> tuple[bytes, bytes] | None:
         """Answer a GET without an ASGI call; None sends it through `__call__`."""
 
+    def note_unreadable(self, status: int, client: tuple[str, int] | None) -> None:
+        """Take note that bytes which are no request were answered with *status*."""
+
     def find_origin(self, address: str | None) -> Origin:
         """Return whose connection it is that comes from *address*; None is a unix socket."""
 
@@ -139,7 +142,7 @@ def _is_listened_on(path: Path) -> bool:
 
 def _configure(app: App, limits: Limits) -> uvicorn.Config:
     crowd = Crowd(limits, app.find_origin)
-    members = {"limits": limits, "crowd": crowd, "plain_polls": app}
+    members = {"limits": limits, "crowd": crowd, "served": app}
     # uvicorn makes the protocols, with arguments of its own, so ours are members of a class.
     protocol = type("LimitedProtocol", (PollProtocol,), members)
     return uvicorn.Config(
@@ -159,7 +162,7 @@ def _configure(app: App, limits: Limits) -> uvicorn.Config:
 class PollProtocol(GuardedProtocol):
     """One connection of a virtual machine."""
 
-    plain_polls: ClassVar[App]
+    served: ClassVar[App]
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         super()._start_asgi_task(cycle, _written_by_us(app, cycle))
@@ -177,11 +180,15 @@ class PollProtocol(GuardedProtocol):
             or self.flow.write_paused
         ):
             return False
-        answer = self.plain_polls.answer_plain_poll(self.url, headers, self.client)
+        answer = self.served.answer_plain_poll(self.url, headers, self.client)
         if answer is None:
             return False
         self.write_at_once(*answer)
         return True
+
+    def refuse(self, status: int) -> None:
+        self.served.note_unreadable(status, self.client)
+        super().refuse(status)
 
 
 def _written_by_us(app: Any, cycle: RequestResponseCycle) -> Any:

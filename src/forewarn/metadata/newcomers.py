@@ -25,6 +25,7 @@ class Newcomers:
         self._add = add
         self.answer_plain_poll = app.answer_plain_poll
         self.find_origin: Callable[[str | None], Origin] = app.find_origin
+        self.note_unreadable = app.note_unreadable
         self.stop_waiting = app.stop_waiting
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:

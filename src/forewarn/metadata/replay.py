@@ -43,6 +43,7 @@ class Replay:
         self._began: float | None = None
         self._stopping = asyncio.Event()
         self.find_origin = app.find_origin
+        self.note_unreadable = app.note_unreadable
 
     def answer_plain_poll(
         self, target: bytes, headers: dict[bytes, bytes], client: tuple[str, int] | None

@@ -16,16 +16,21 @@ With pytest and `pip install 'forewarn[pytest]'`, the fixture `scheduled_events`
 from forewarn.domain.event import Outcome
 from forewarn.domain.notice import NoticeMode
 from forewarn.ports.faults import FaultKind
+from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
-from forewarn.testing.emulator import Emulator, WouldBlockError, read_any_fleet
-from forewarn.testing.engine import EmulatorClosedError
-from forewarn.testing.handles import (
-    EmulatedApproval,
-    EmulatedClock,
-    EmulatedEvent,
-    EmulatedScenario,
-    EmulatedVm,
-)
+
+try:
+    from forewarn.testing.emulator import Emulator, read_any_fleet
+    from forewarn.testing.engine import EmulatorClosedError, UnknownNameError
+    from forewarn.testing.events import EmulatedApproval, EmulatedEvent
+    from forewarn.testing.handles import EmulatedClock, EmulatedScenario, EmulatedVm
+    from forewarn.testing.waits import Until, WouldBlockError
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith("forewarn"):
+        raise
+    raise ModuleNotFoundError(
+        f"forewarn.testing needs {error.name}; run: pip install 'forewarn[pytest]'", name=error.name
+    ) from None
 
 __all__ = [
     "EmulatedApproval",
@@ -39,8 +44,11 @@ __all__ = [
     "EventStatus",
     "EventType",
     "FaultKind",
+    "JournalEntry",
     "NoticeMode",
     "Outcome",
+    "UnknownNameError",
+    "Until",
     "WouldBlockError",
     "read_any_fleet",
 ]

@@ -1,12 +1,10 @@
 """The emulator: scheduled events on demand, for code under test here or in another process."""
 
-import asyncio
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Any, Self, Unpack
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.notice import NoticeMode
@@ -14,37 +12,33 @@ from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.files.fleet import Fleet, FleetError, read_fleet, read_fleet_file, standalone_vms
 from forewarn.files.scenario import ScenarioError, read_scenario
-from forewarn.operations.inventory import apply_fleet, find_vm
-from forewarn.operations.scenarios import find_scenario, start_scenario
-from forewarn.protocol.errors import ForewarnError
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.scenarios import start_scenario
+from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.versions import NEWEST
-from forewarn.protocol.vocabulary import EventStatus, EventType
+from forewarn.protocol.vocabulary import EventType
 from forewarn.settings_table import ExecutorKind
-from forewarn.testing.engine import EmulatorClosedError, Engine, start_engine
-from forewarn.testing.handles import (
+from forewarn.testing.engine import (
+    EmulatorClosedError,
+    Engine,
+    UnknownNameError,
+    in_one_frame,
+    start_engine,
+)
+from forewarn.testing.events import (
     Details,
     EmulatedApproval,
-    EmulatedClock,
     EmulatedEvent,
-    EmulatedScenario,
-    EmulatedVm,
     all_approvals,
     all_events,
     announce,
     choose,
 )
-from forewarn.testing.reports import describe_everything
+from forewarn.testing.handles import EmulatedClock, EmulatedScenario, EmulatedVm
+from forewarn.testing.reports import describe_everything, request_lines
+from forewarn.testing.waits import TIMEOUT, Until, block
 
-_LOOK_AGAIN_SECONDS: Final = 0.005
-
-
-class WouldBlockError(ForewarnError):
-    """A wait that would stop the very code it waits for."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name} would block the event loop; write: await asyncio.to_thread(emulator.{name}, …)"
-        )
+__tracebackhide__ = True
 
 
 class Emulator:
@@ -82,6 +76,7 @@ class Emulator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @in_one_frame
     def start(self) -> None:
         """Begin to serve; `with` does it for you."""
         with self._starting:
@@ -126,8 +121,7 @@ class Emulator:
         engine = self._running
         if self._makes_vms and engine.replica.board.vm_named(name) is None:
             engine.write(lambda tx, context: apply_fleet(tx, context, _alone(name)))
-        known = engine.read(lambda reading: find_vm(reading.topology(), name))
-        return EmulatedVm(engine, known.name)
+        return EmulatedVm(engine, engine.find_vm(name).name)
 
     @property
     def vms(self) -> tuple[EmulatedVm, ...]:
@@ -145,12 +139,19 @@ class Emulator:
         """Who has approved what, in the order of time."""
         return all_approvals(self._running)
 
+    @property
+    def requests(self) -> tuple[JournalEntry, ...]:
+        """The last requests of every virtual machine and of unknown callers, oldest first."""
+        return self._running.replica.journal.requests()
+
     def announce(
         self, event_type: EventType | str, *vms: str, **details: Unpack[Details]
     ) -> tuple[EmulatedEvent, ...]:
         """Announce *event_type* for all of *vms*: an event for each update domain of each scope."""
-        return announce(self._running, choose(EventType, event_type), vms, details)
+        chosen = choose(EventType, event_type)
+        return announce(self._running, chosen, [self.vm(name).name for name in vms], details)
 
+    @in_one_frame
     def run_scenario(self, scenario: str | Path, *vms: str) -> EmulatedScenario:
         """Begin a built-in scenario, or the one in a file, which then happens to *vms*."""
         chosen = _read_scenario(scenario)
@@ -162,25 +163,37 @@ class Emulator:
         """Return what *vm* reads, as it is on the wire."""
         return self.vm(vm).document(api_version)
 
-    def await_approved(self, event: EmulatedEvent, timeout: float = 5) -> None:
-        """Wait up to *timeout* real seconds until somebody has approved *event*."""
-        __tracebackhide__ = True
-        self._await("await_approved", event, lambda: bool(event.approvals), timeout)
+    @property
+    def until(self) -> Until:
+        """The waits, for coroutines: `await emulator.until.approved(event)`."""
+        return Until()
 
-    def await_started(self, event: EmulatedEvent, timeout: float = 5) -> None:
+    def await_polled(self, vm: EmulatedVm, timeout: float = TIMEOUT) -> None:
+        """Wait up to *timeout* real seconds until *vm* has read its document."""
+        block("polled", lambda until: until.polled(vm, timeout))
+
+    def await_seen(
+        self, event: EmulatedEvent, timeout: float = TIMEOUT, *, by: EmulatedVm | None = None
+    ) -> None:
+        """Wait until *by*, or a machine that *event* happens to, has read of it."""
+        block("seen", lambda until: until.seen(event, timeout, by=by))
+
+    def await_approved(self, event: EmulatedEvent, timeout: float = TIMEOUT) -> None:
+        """Wait up to *timeout* real seconds until somebody has approved *event*."""
+        block("approved", lambda until: until.approved(event, timeout))
+
+    def await_started(self, event: EmulatedEvent, timeout: float = TIMEOUT) -> None:
         """Wait up to *timeout* real seconds until *event* has started."""
-        __tracebackhide__ = True
-        self._await(
-            "await_started",
-            event,
-            lambda: event.event_status is not EventStatus.SCHEDULED,
-            timeout,
-        )
+        block("started", lambda until: until.started(event, timeout))
 
     def describe(self) -> str:
-        """Return every document and every ledger, for the message of a failed test."""
+        """Return every document, ledger and request, for the message of a failed test."""
         now = self.clock.now
-        return self._running.read(lambda reading: describe_everything(reading, now))
+        known = self._running.read(lambda reading: describe_everything(reading, now))
+        return "\n".join((known, *request_lines(self.requests)))
+
+    def __repr__(self) -> str:
+        return f"<emulator {f'at {self.address}' if self.is_running else 'that is not running'}>"
 
     @property
     def _running(self) -> Engine:
@@ -188,19 +201,8 @@ class Emulator:
             raise EmulatorClosedError
         return self._engine
 
-    def _await(
-        self, name: str, event: EmulatedEvent, has_come: Callable[[], bool], timeout: float
-    ) -> None:
-        __tracebackhide__ = True
-        if _is_in_event_loop():
-            raise WouldBlockError(name)
-        deadline = time.monotonic() + timeout
-        while not has_come():
-            if time.monotonic() > deadline:
-                event.fail(f"was not {name.removeprefix('await_')} within {timeout} s")
-            time.sleep(_LOOK_AGAIN_SECONDS)
 
-
+@in_one_frame
 def read_any_fleet(fleet: str | Path | Mapping[str, Any] | Fleet | None) -> Fleet | None:
     """Return the fleet, in whatever form it was given."""
     match fleet:
@@ -228,16 +230,11 @@ def _read_scenario(scenario: str | Path) -> Scenario:
             raise ScenarioError(f"{scenario}:{error.line}: {error}", error.line) from error
     if _looks_like_a_path(scenario):
         raise ScenarioError(f"{scenario!r} is not a built-in scenario: write Path({scenario!r}).")
-    return find_scenario(built_in_scenarios(), scenario)
+    built_in = built_in_scenarios()
+    if scenario not in built_in:
+        raise UnknownNameError("scenario", scenario, tuple(built_in))
+    return built_in[scenario]
 
 
 def _alone(name: str) -> Fleet:
     return read_fleet(standalone_vms(name))
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

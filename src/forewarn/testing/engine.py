@@ -6,19 +6,22 @@ virtual machine's request makes due is done before either returns.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.domain.access import ADMIN
+from forewarn.domain.names import name_key
+from forewarn.domain.topology import VirtualMachine
 from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.notifications.outbox import Notifications
@@ -31,10 +34,31 @@ from forewarn.settings import make_settings
 from forewarn.settings_table import ClockKind, LogLevel
 from forewarn.storage.sqlite import open_sqlite
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+__tracebackhide__ = True
 
 _LOCALHOST: Final = "127.0.0.1"
 _END_SECONDS: Final = 10
+_MOST_NAMES: Final = 10
+
+
+def in_one_frame(function: Callable[P, T]) -> Callable[P, T]:
+    """Have what is refused blamed on the line of the test that called *function*.
+
+    How we found out is of no interest to the author of the test. pytest shows no frames of this
+    package: its modules have `__tracebackhide__`.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except ForewarnError as refused:
+            raise refused.with_traceback(None) from None
+
+    return call
 
 
 class EmulatorClosedError(ForewarnError):
@@ -42,6 +66,15 @@ class EmulatorClosedError(ForewarnError):
 
     def __init__(self) -> None:
         super().__init__("The emulator is not running; use it inside its `with` block.")
+
+
+class UnknownNameError(ForewarnError):
+    """A virtual machine or a scenario that the emulator does not have, with some that it has."""
+
+    def __init__(self, noun: str, name: str, known: Sequence[str]) -> None:
+        more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+        names = f"{', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
+        super().__init__(f"There is no {noun} called {name!r}; there are {names}.")
 
 
 class Engine:
@@ -78,10 +111,12 @@ class Engine:
             raise EmulatorClosedError
         return self._port
 
+    @in_one_frame
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees."""
         return self.replica.store.read(look)
 
+    @in_one_frame
     def write(self, work: Callable[[Transaction, Context], T]) -> T:
         """Do *work*, and then everything that it makes due."""
         replica = self.replica
@@ -90,6 +125,14 @@ class Engine:
         )
         replica.settle()
         return result
+
+    def find_vm(self, name: str) -> VirtualMachine:
+        """Return the virtual machine called *name*, or refuse with the names that there are."""
+        topology = self.read(lambda reading: reading.topology())
+        vm = topology.directory.by_name.get(name_key(name))
+        if vm is None:
+            raise UnknownNameError("virtual machine", name, tuple(topology.virtual_machines))
+        return vm
 
     def control_port(self) -> int:
         """Return where operators are answered; the control API is started when first asked for."""
@@ -140,6 +183,7 @@ def start_engine(
             "clock": ClockKind.VIRTUAL,
             "log_level": LogLevel.ERROR,
             "trust_path": True,
+            "journal": True,
         }
         chosen = make_settings({**ours, **settings})
         store = open_sqlite(chosen.database_path, is_durable=False)

@@ -1,16 +1,20 @@
 """What a failed test shows: the documents, and everything that has happened."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
+from forewarn.domain.event import ScheduledEvent
 from forewarn.operations.events import find_event
 from forewarn.operations.inventory import find_vm
+from forewarn.ports.journal import JournalEntry
 from forewarn.ports.store import Reading
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.vocabulary import EventId
 
 _ALL: Final = 1_000_000
+_LAST: Final = 5
+"""How many requests of each virtual machine are shown."""
 
 
 def describe_everything(reading: Reading, now: datetime) -> str:
@@ -43,6 +47,22 @@ def describe_scope(reading: Reading, vm: str) -> str:
     return "\n".join(_document_lines(scope_id, reading.document(scope_id)))
 
 
+def request_lines(requests: Iterable[JournalEntry]) -> Iterator[str]:
+    """Yield the last requests of each virtual machine, and of unknown callers."""
+    by_vm: dict[str | None, list[JournalEntry]] = {}
+    for entry in requests:
+        by_vm.setdefault(entry.vm, []).append(entry)
+    for vm, entries in by_vm.items():
+        some = "" if len(entries) <= _LAST else f", the last {_LAST} of {len(entries)}"
+        yield f"Requests of {vm or 'unknown callers'}{some}:"
+        yield from (f"  {entry}" for entry in entries[-_LAST:])
+
+
+def title_of(event: Event | ScheduledEvent) -> str:
+    """Return what happens to whom: Reboot of web-0."""
+    return f"{event.event_type} of {', '.join(event.resources)}"
+
+
 def _document_lines(scope_id: str, document: Document) -> Iterator[str]:
     yield f"Document of {scope_id}, incarnation {document.document_incarnation}:"
     for event in document.events:
@@ -53,12 +73,12 @@ def _document_lines(scope_id: str, document: Document) -> Iterator[str]:
 
 def _summary(event: Event) -> str:
     when = f", not before {_time(event.not_before)}" if event.not_before else ""
-    return f"{event.event_type} of {', '.join(event.resources)}{when}"
+    return f"{title_of(event)}{when}"
 
 
 def _ledger_lines(reading: Reading, event_id: EventId) -> Iterator[str]:
     event = find_event(reading, event_id)
-    yield f"Ledger of {event_id}, {event.event_type} of {', '.join(event.resources)}:"
+    yield f"Ledger of {event_id}, {title_of(event)}:"
     for entry in reading.ledger(event_id):
         detail = f" ({entry.detail})" if entry.detail else ""
         yield f"  {_time(entry.at)}  {entry.what} by {entry.who}{detail}"

@@ -23,7 +23,7 @@ from uuid import uuid4
 import pytest
 import uvloop
 
-from forewarn.clocks import VirtualClock
+from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
 from forewarn.domain.amending import build_topology
@@ -38,11 +38,13 @@ from forewarn.domain.topology import (
     standalone,
 )
 from forewarn.emulator.faults import MemoryFaults
+from forewarn.emulator.journal import MemoryJournal
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.extension import Verbs
 from forewarn.metadata.http import App, MetadataServer, open_listener, open_unix_listener
 from forewarn.metadata.identity import Identifier
+from forewarn.metadata.journaled import JournaledApp
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.operations.context import Context
 from forewarn.operations.events import cancel_event, complete_event, start_event
@@ -154,6 +156,7 @@ class Service:
         limits: Limits | None = None,
         verbs: Verbs | None = None,
         around: Callable[[App], App] = lambda app: app,
+        is_journaled: bool = False,
     ) -> None:
         self._folder = TemporaryDirectory()
         database = Path(self._folder.name) / "forewarn.db"
@@ -175,13 +178,15 @@ class Service:
             trusted_proxies=trusted_proxies,
             proxy_secret=SECRET,
         )
-        self._app = MetadataApp(
+        self.journal = MemoryJournal(self.clock, SystemClock())
+        app = MetadataApp(
             board=self.board,
             identity=identity,
             verbs=verbs or StoreVerbs(self.store, context),
             polled=self.polls.append,
             faults=self.faults,
         )
+        self._app = JournaledApp(app, identity, self.journal) if is_journaled else app
         listeners = [open_listener("127.0.0.1", 0), open_listener("::1", 0)]
         listeners.append(open_listener("::", 0))
         self.port, self.port_v6, self.port_dual = (at.getsockname()[1] for at in listeners)

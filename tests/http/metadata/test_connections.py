@@ -505,6 +505,9 @@ class StubbornApp:
     def answer_plain_poll(self, *_: object) -> None:
         return None
 
+    def note_unreadable(self, *_: object) -> None:
+        return None
+
     def find_origin(self, address: str | None) -> Origin:
         return origin_of(address)
 
