@@ -14,13 +14,13 @@ from forewarn.cli.app import app
 from forewarn.cli.scenario import describe_step
 from forewarn.desk.refusals import ADDRESSES_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
 from forewarn.domain.blockers import BlockerKind, VerdictKind
+from forewarn.domain.fault import FAULTS
 from forewarn.domain.reasons import HOLDING, ReasonKind
 from forewarn.domain.roles import MAY
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.files.fleet import TABLES, read_fleet_file
 from forewarn.files.scenario import ScenarioTable, StepTable, declare_step, read_scenario
-from forewarn.ports.faults import PARAMETERS
 from forewarn.testing import (
     EmulatedClock,
     EmulatedEvent,
@@ -154,7 +154,7 @@ def test_faults_of_the_reference_are_those_there_are() -> None:
     }
 
     assert documented == {
-        str(kind): (known.needed, known.optional) for kind, known in PARAMETERS.items()
+        str(kind): (known.needed, known.optional) for kind, known in FAULTS.items()
     }
 
 

@@ -18,11 +18,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
+from forewarn.domain.fault import FaultError
 from forewarn.environment import SettingsError
 from forewarn.files.fleet import FleetError
 from forewarn.files.scenario import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError
-from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import (
     EmulatedVm,

@@ -85,7 +85,7 @@ def assemble(
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
     make = _LeaderMaker(
-        store=store, outside=outside, gates=gates, make_context=context, reports=reports
+        store=store, outside=outside, gates=gates, faults=faults, contexts=context, reports=reports
     )
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
@@ -210,13 +210,14 @@ class _LeaderMaker:
     store: Store
     outside: Outside
     gates: AskedGates
-    make_context: Callable[[str], Context]
+    faults: MemoryFaults
+    contexts: Callable[[str], Context]
     reports: FilteringBoundLogger
     performance: Performance = field(default_factory=Performance)
 
     def context(self) -> Context:
         """Return in what the leader acts now."""
-        return replace(self.make_context(SCHEDULER), actor=Actor.SCHEDULER)
+        return replace(self.contexts(SCHEDULER), actor=Actor.SCHEDULER)
 
     def __call__(self, epoch: int) -> Leader:
         self._give_up_orphans(epoch)
@@ -230,6 +231,7 @@ class _LeaderMaker:
             reports=self.reports,
             host_worker=workforce.host_worker,
             performance=self.performance,
+            faults=self.faults,
         )
         return Leader(
             epoch=epoch,

@@ -9,7 +9,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.options import Flag, Given, argument, option, taking, text
 from forewarn.cli.output import Columns, print_table, table_of
 from forewarn.cli.session import Session, command
-from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultError, FaultKind
+from forewarn.domain.fault import UNKNOWN_TYPE, Fault, FaultError, FaultKind
 
 app = noun("fault")
 

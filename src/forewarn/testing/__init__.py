@@ -14,8 +14,8 @@ With pytest and `pip install 'forewarn[pytest]'`, the fixture `scheduled_events`
 """
 
 from forewarn.domain.event import Outcome
+from forewarn.domain.fault import FaultKind
 from forewarn.domain.notice import NoticeMode
-from forewarn.ports.faults import FaultKind
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.testing.emulator import Emulator, WouldBlockError, read_any_fleet
 from forewarn.testing.engine import EmulatorClosedError

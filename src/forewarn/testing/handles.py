@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
 from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.client import Client
 from forewarn.domain.event import Happening, Outcome, ScheduledEvent
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import ScenarioRunId, VmName, name_key
 from forewarn.domain.scenario import ScenarioRunStatus
 from forewarn.operations.events import (
@@ -25,7 +26,6 @@ from forewarn.operations.events import (
 from forewarn.operations.inventory import find_vm
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, stop_scenario
 from forewarn.ports.entries import LedgerEntry
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.testing.engine import Engine
