@@ -95,7 +95,7 @@ FAULTS: Final[Mapping[FaultKind, FaultTraits]] = {
         effect="The server handles the request and closes the connection without an answer."
     ),
     FaultKind.DRIP: _connection(
-        effect="The body arrives byte by byte, in real time.", needed=_SECONDS
+        effect="The body arrives a few bytes at a time, in real time.", needed=_SECONDS
     ),
     FaultKind.STATUS: _answer(
         effect="Requests get an HTTP error, optionally with Retry-After.",

@@ -84,7 +84,7 @@ class DisconnectedError(ForewarnError):
 class MetadataAnswer:
     """What goes out, but for the headers that every answer has.
 
-    A body that takes *seconds* is sent byte by byte.
+    A body that takes *seconds* is sent a few bytes at a time.
     """
 
     status: int = 200

@@ -6,7 +6,8 @@ lost, or damaged. A fault that does not get its turn is not used up.
 """
 
 import asyncio
-from typing import NoReturn
+from math import ceil
+from typing import Final, NoReturn
 
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.topology import VirtualMachine
@@ -24,6 +25,9 @@ from forewarn.metadata.faulty_answers import DAMAGES, REPLACEMENTS, can_be_damag
 from forewarn.metadata.faulty_documents import ALTERATIONS, alter_document
 from forewarn.ports.faults import Faults
 from forewarn.protocol.document import write_document
+
+_DRIP_SECONDS: Final = 0.01
+"""How soon one drop follows another at most: shorter pauses would cost more than they take."""
 
 
 class Faulty:
@@ -87,12 +91,15 @@ class Faulty:
         return answer
 
     async def drip(self, answer: MetadataAnswer, connection: Connection, send: Send) -> bytes:
-        """Send all of a body but its last byte, one at a time, and return that."""
-        pause = answer.seconds / len(answer.body)
-        for byte in answer.body[:-1]:
-            await send({"type": "http.response.body", "body": bytes((byte,)), "more_body": True})
-            await self._hold_up(connection, pause)
-        return answer.body[-1:]
+        """Send a body a few bytes at a time, but for the last of them, which are returned."""
+        pieces = min(len(answer.body), max(1, round(answer.seconds / _DRIP_SECONDS)))
+        size = ceil(len(answer.body) / pieces)
+        rest = answer.body
+        while len(rest) > size:
+            await send({"type": "http.response.body", "body": rest[:size], "more_body": True})
+            await self._hold_up(connection, answer.seconds * size / len(answer.body))
+            rest = rest[size:]
+        return rest
 
     def _take_for(
         self, answer: MetadataAnswer, vm: VirtualMachine, kind: FaultKind
