@@ -123,7 +123,7 @@ def scenarios_page() -> str:
 def test_scenario_of_the_reference_is_one_and_has_every_key() -> None:
     (text,) = (code for name, code in FENCE.findall(scenarios_page()) if name == "toml")
 
-    assert len(read_scenario(text).steps) == 6
+    assert len(read_scenario(text).steps) == 10
     keys = {*ScenarioTable.model_fields, *StepTable.model_fields} - {"step"}
     assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys)
 
