@@ -86,9 +86,7 @@ def assemble(
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
-    make = _LeaderMaker(
-        store=store, outside=outside, gates=gates, faults=faults, context=context, reports=reports
-    )
+    make = _LeaderMaker(store, outside, gates, faults, context, reports)
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
     _listen(store, faults.note, candidate.note, event_log.note)
@@ -213,7 +211,7 @@ def _make_gates(outside: Outside, clock: Clock, *, woken: Callable[[], None]) ->
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _LeaderMaker:
     """Makes a Leader for an epoch, from nothing but what is stored and who is outside."""
 
