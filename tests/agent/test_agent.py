@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
+from typing import Any
 
 import pytest
 from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_hooks
@@ -145,6 +146,39 @@ def test_short_freeze_is_remembered_and_left_alone(stage: Stage) -> None:
 
     assert stage.saved[ID].verdict is RuleVerdict.IGNORE
     assert (stage.begun, stage.asked) == ([], [])
+
+
+def test_event_whose_type_becomes_known_is_handled_after_all(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(event_type="Hibernate"))
+    assert stage.begun == ["notify tell"]
+    stage.end_hook(agent)
+
+    stage.tell(agent, make_change())
+
+    assert stage.saved[ID].verdict is RuleVerdict.HANDLE
+    assert stage.begun == ["notify tell", "scheduled first"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {"event_type": "Hibernate"}),
+        ({"event_type": "Freeze", "duration_in_seconds": 5}, {"event_type": "Freeze"}),
+        ({"event_type": "Hibernate"}, {"event_type": "Nap"}),
+        ({"event_type": "Hibernate"}, {"event_type": "Hibernate", "description": "It snows."}),
+    ],
+)
+def test_verdict_is_kept_whatever_else_changes(
+    stage: Stage, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(**first))
+    verdict = stage.saved[ID].verdict
+
+    stage.tell(agent, make_change(**second))
+
+    assert stage.saved[ID].verdict is verdict
 
 
 def test_event_that_starts_ends_the_hook_that_prepares_for_it(stage: Stage) -> None:

@@ -7,6 +7,8 @@ from textwrap import dedent
 import pytest
 from typer.testing import Result
 
+from forewarn.domain.fault import FAULTS
+
 Run = Callable[..., Result]
 
 
@@ -41,6 +43,20 @@ def test_faults_are_set_listed_and_cleared(run: Run) -> None:
     assert json.loads(shown(run("fault", "clear", "web-0", "-o", "json"))) == {"faults": []}
     left = json.loads(shown(run("fault", "list", "-o", "json")))["faults"]
     assert [fault["vm"] for fault in left] == ["solo"]
+
+
+def test_every_fault_can_be_set_and_cleared(run: Run) -> None:
+    needed = {"seconds": ("--seconds", "2"), "status": ("--status", "503")}
+
+    for kind, traits in FAULTS.items():
+        given = [word for name in traits.needed for word in needed[name]]
+        shown(run("fault", "set", "solo", kind, *given))
+    listed = json.loads(shown(run("fault", "list", "-o", "json")))["faults"]
+    for kind in FAULTS:
+        shown(run("fault", "clear", "solo", kind))
+
+    assert [fault["kind"] for fault in listed] == list(FAULTS)
+    assert json.loads(shown(run("fault", "list", "-o", "json"))) == {"faults": []}
 
 
 @pytest.mark.parametrize("arguments", ["set nobody reset", "clear nobody"])

@@ -40,7 +40,7 @@ VERBS = {
     },
     "schedule": {"create", "list", "show", "next", "set", "pause", "resume", "remove"},
     "scenario": {"list", "run", "status", "stop", "record", "replay"},
-    "fault": {"set", "list", "clear"},
+    "fault": {"set", "kinds", "list", "clear"},
     "clock": {"show", "advance"},
     "token": {"create", "list", "renew-admin", "revoke"},
     "notification": {"list", "targets", "test", "retry"},

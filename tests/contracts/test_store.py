@@ -16,6 +16,7 @@ from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.amending import build_topology
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Happening, Outcome, ScheduledEvent, Trigger
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind
@@ -37,7 +38,7 @@ from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.profile import Profile
 from forewarn.domain.publication import FIRST_DOCUMENT, show
 from forewarn.domain.roles import Role
-from forewarn.domain.scenario import Announcement, Intervention, ScenarioRun
+from forewarn.domain.scenario import Announcement, ClearStep, FaultStep, Intervention, ScenarioRun
 from forewarn.domain.topology import (
     Closure,
     DeliveryScope,
@@ -404,6 +405,9 @@ def test_scenario_run_is_read_as_it_was_put(store: Store) -> None:
             announcement,
             replace(announcement, label="2", notice=None, duration_in_seconds=None),
             Intervention(at=timedelta(days=1), label="first", trigger=Trigger.CANCEL),
+            FaultStep(at=timedelta(days=1), fault=Fault(kind=FaultKind.SLOW, seconds=0.5, times=3)),
+            ClearStep(at=timedelta(days=1), kind=FaultKind.SLOW),
+            ClearStep(at=timedelta(days=1), kind=None),
         ),
     )
     over = replace(

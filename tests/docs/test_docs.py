@@ -15,6 +15,7 @@ from forewarn.cli.app import app
 from forewarn.cli.scenario import describe_step
 from forewarn.desk.refusals import ADDRESSES_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
 from forewarn.domain.blockers import BlockerKind, VerdictKind
+from forewarn.domain.fault import FAULTS
 from forewarn.domain.reasons import HOLDING, ReasonKind
 from forewarn.domain.roles import MAY
 from forewarn.domain.scenario import Scenario
@@ -22,7 +23,6 @@ from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.files.fleet import TABLES, read_fleet_file
 from forewarn.files.recording import AnswerTable, RecordingTable, read_recording
 from forewarn.files.scenario import ScenarioTable, StepTable, declare_step, read_scenario
-from forewarn.ports.faults import PARAMETERS
 from forewarn.testing import (
     EmulatedClock,
     EmulatedEvent,
@@ -125,7 +125,7 @@ def scenarios_page() -> str:
 def test_scenario_of_the_reference_is_one_and_has_every_key() -> None:
     text, _ = (code for name, code in FENCE.findall(scenarios_page()) if name == "toml")
 
-    assert len(read_scenario(text).steps) == 6
+    assert len(read_scenario(text).steps) == 10
     keys = {*ScenarioTable.model_fields, *StepTable.model_fields} - {"step"}
     assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys)
 
@@ -165,7 +165,7 @@ def test_faults_of_the_reference_are_those_there_are() -> None:
     }
 
     assert documented == {
-        str(kind): (known.needed, known.optional) for kind, known in PARAMETERS.items()
+        str(kind): (known.needed, known.optional) for kind, known in FAULTS.items()
     }
 
 

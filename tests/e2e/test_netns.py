@@ -93,6 +93,15 @@ def test_command_can_restart_its_own_machine(netns: Netns) -> None:
     assert (event["EventType"], event["Resources"]) == ("Reboot", ["web-0"]), done.stderr
 
 
+def test_command_sees_its_own_requests_in_the_journal(netns: Netns) -> None:
+    script = f"{shlex.join(CLIENT)} >&2 && {FOREWARN} emulator requests -o json"
+
+    done = netns("--vm", "web-0", "--", "sh", "-c", script)
+
+    (entry,) = json.loads(done.stdout)["requests"]
+    assert (entry["vm"], entry["status"], entry["document_incarnation"]) == ("web-0", 200, 0)
+
+
 def test_operator_outside_reaches_the_service(
     environment: Mapping[str, str], tmp_path: Path
 ) -> None:

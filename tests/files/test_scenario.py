@@ -4,8 +4,9 @@ from datetime import timedelta
 import pytest
 
 from forewarn.domain.event import Trigger
-from forewarn.domain.scenario import Announcement, Intervention, Scenario
-from forewarn.files.scenario import MOST_LINES, ScenarioError, read_scenario
+from forewarn.domain.fault import FAULTS, Fault, FaultKind
+from forewarn.domain.scenario import Announcement, ClearStep, FaultStep, Intervention, Scenario
+from forewarn.files.scenario import MOST_LINES, ScenarioError, declare_step, read_scenario
 from forewarn.protocol.vocabulary import EventSource, EventType
 
 NIGHT = """\
@@ -35,6 +36,8 @@ complete = true
 """
 BEGINNING = 'name = "night"\n\n[[step]]\nat = "5m"\nannounce = "Freeze"\n'
 """What an erroneous line follows: it is the sixth."""
+FAULTY = 'name = "n"\n[[step]]\nat = "0s"\nfault = "reset"\n[[step]]\nat = "0s"\n'
+"""The same for one that follows a fault: it is the seventh."""
 
 
 def test_scenario_is_read_with_its_defaults() -> None:
@@ -155,6 +158,25 @@ def test_scenario_is_read_with_its_defaults() -> None:
             "a label '2' above already; give this step another",
         ),
         ('name = "n"\n[[step]]\nat = "1m"\ncancel = true\n', 4, "nothing to cancel yet"),
+        (f"{FAULTY}cancel = true\n", 7, "nothing to cancel yet"),
+        (f'{FAULTY}fault = "naughty"\n', 7, "fault of step 2: it must be one of 'slow', 'reset'"),
+        (f'{FAULTY}fault = "slow"\n', 7, "fault of step 2: a fault of kind slow needs seconds"),
+        (
+            f'{FAULTY}fault = "slow"\nseconds = "2"\n',
+            8,
+            "seconds of step 2: seconds must be more than 0 and at most 3600, not '2'",
+        ),
+        (
+            f'{FAULTY}fault = "reset"\nstatus = 500\n',
+            8,
+            "status of step 2: a fault of kind reset has no status",
+        ),
+        (f'{FAULTY}fault = "unknown-type"\nevent_type = true\n', 8, "event_type of step 2"),
+        (f'{FAULTY}fault = "reset"\nlabel = "a"\n', 8, "together with fault"),
+        (f'{FAULTY}clear = "naughty"\n', 7, "clear of step 2: write true.*: slow, reset"),
+        (f"{FAULTY}clear = false\n", 7, "clear of step 2: write true, for every fault"),
+        (f"{FAULTY}clear = true\ntimes = 3\n", 8, "together with clear"),
+        (f"{BEGINNING}times = 3\n", 6, "times of step 1: it cannot be used together"),
         (
             'name = "n"\n[[step]]\nat = "0s"\nbegin = "Reboot"\nnotice = "5m"\n',
             5,
@@ -199,6 +221,50 @@ def test_line_is_found_below_text_that_looks_like_a_step() -> None:
         read_scenario(text)
 
     assert refused.value.line == 12
+
+
+def test_wrong_fault_does_not_shift_the_numbers_of_steps_below() -> None:
+    wrong = 'name = "n"\n[[step]]\nat = "0s"\nfault = "slow"\n'
+    text = f'{wrong}[[step]]\nat = "1s"\nbegin = "Reboot"\n[[step]]\nat = "1s"\ncancel = "2"\n'
+
+    with pytest.raises(ScenarioError) as refused:
+        read_scenario(text)
+
+    assert (refused.value.line, refused.value.mistakes) == (4, ())
+
+
+NEEDED = {"seconds": "seconds = 2\n", "status": "status = 503\n"}
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_every_fault_can_be_set_and_cleared(kind: FaultKind) -> None:
+    needed = "".join(NEEDED[name] for name in FAULTS[kind].needed)
+    text = f'name = "n"\n[[step]]\nat = "0s"\nfault = "{kind}"\n{needed}'
+
+    setting, clearing = read_scenario(f'{text}[[step]]\nat = "5m"\nclear = "{kind}"\n').steps
+
+    assert isinstance(setting, FaultStep)
+    assert setting.fault.kind is kind
+    assert clearing == ClearStep(at=timedelta(minutes=5), kind=kind)
+
+
+def test_fault_takes_all_its_parameters() -> None:
+    step = 'fault = "status"\nstatus = 429\nretry_after = 5\ntimes = 3\n'
+    text = f'name = "n"\n[[step]]\nat = "1m"\n{step}[[step]]\nat = "2m"\nclear = true\n'
+
+    steps = read_scenario(text).steps
+
+    fault = Fault(kind=FaultKind.STATUS, status=429, retry_after=5, times=3)
+    assert steps == (
+        FaultStep(at=timedelta(minutes=1), fault=fault),
+        ClearStep(at=timedelta(minutes=2), kind=None),
+    )
+    assert [declare_step(step) for step in steps] == [
+        {"at": "1m", "fault": "status", "times": 3, "status": 429, "retry_after": 5},
+        {"at": "2m", "clear": True},
+    ]
+    one = ClearStep(at=timedelta(minutes=2), kind=FaultKind.SLOW)
+    assert declare_step(one) == {"at": "2m", "clear": "slow"}
 
 
 @pytest.mark.parametrize(

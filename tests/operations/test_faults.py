@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from forewarn.domain.errors import UnknownVirtualMachineError
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.operations.context import Context, Rules, SharedDatabaseError
 from forewarn.operations.faults import record_fault_clear, record_fault_set
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.store import Store
 
 REFUSED = Fault(kind=FaultKind.STATUS, status=429, retry_after=5, times=3)

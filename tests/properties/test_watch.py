@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.sdk.rushed import RushedWatch
 
 from forewarn.client import Change, ChangeKind
-from forewarn.ports.faults import FaultKind
+from forewarn.domain.fault import FaultKind
 from forewarn.testing import EmulatedEvent, EmulatedVm, Emulator, EventStatus
 
 PATIENCE: Final = 30.0

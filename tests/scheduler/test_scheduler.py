@@ -17,6 +17,7 @@ from forewarn.bootstrap.supervision import Supervisor
 from forewarn.clocks import VirtualClock
 from forewarn.domain.decisions import next_deadline
 from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.knowledge import NOTHING, Knowledge
 from forewarn.domain.maintenance import MaintenanceOrder
@@ -24,13 +25,14 @@ from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
+from forewarn.emulator.faults import MemoryFaults
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.scenario import read_scenario
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, complete_event, create_events
-from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.maintenances import (
     report_maintenances,
     start_maintenance,
@@ -38,6 +40,7 @@ from forewarn.operations.maintenances import (
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, start_scenario
 from forewarn.operations.snapshots import look
 from forewarn.ports.executor import Executor
+from forewarn.ports.faults import FaultControl
 from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
@@ -57,6 +60,24 @@ approve = true
 [[step]]
 at = "3m"
 cancel = true
+""")
+
+FAULTY = read_scenario("""
+name = "faulty"
+[[step]]
+at = "0s"
+fault = "publish-delay"
+seconds = 300
+[[step]]
+at = "0s"
+fault = "reset"
+times = 2
+[[step]]
+at = "1m"
+clear = "reset"
+[[step]]
+at = "2m"
+clear = true
 """)
 
 
@@ -79,13 +100,17 @@ class World:
         return Context(who="test", now=now, at=now, new_id=new_id, rules=self.rules)
 
     def lead(
-        self, executor: Executor | None = None, context: Callable[[], Context] | None = None
+        self,
+        executor: Executor | None = None,
+        context: Callable[[], Context] | None = None,
+        faults: FaultControl | None = None,
     ) -> Scheduler:
         return Scheduler(
             store=self.store,
             executor=executor or self.simulated,
             context=context or self.context,
             epoch=self.store.write(lambda tx: tx.next_epoch()),
+            faults=faults,
         )
 
     def advance(self, scheduler: Scheduler, **duration: float) -> None:
@@ -503,6 +528,39 @@ def test_scenario_is_walked_by_its_deadlines(world: World) -> None:
     assert report().run.finished_at == began + timedelta(minutes=5)
     last = world.store.read(lambda reading: reading.audit())[-1]
     assert (last.action, last.subject) == ("scenario finish", report().run.run_id)
+
+
+def test_scenario_sets_and_clears_faults_of_its_machines(world: World) -> None:
+    faults = MemoryFaults(document_of=lambda _: None, clock=world.clock, changed=lambda: None)
+    vms = ("web-0", "web-1")
+    world.store.write(lambda tx: start_scenario(tx, world.context(), FAULTY, vms, 10))
+    scheduler = world.lead(faults=faults)
+
+    scheduler.settle()
+    at_first = faults.all()
+    world.store.write(lambda tx: remove_vm(tx, world.context(), "web-1"))
+    world.advance(scheduler, seconds=6)
+    later = faults.all()
+    world.advance(scheduler, seconds=6)
+
+    delay = Fault(kind=FaultKind.PUBLISH_DELAY, seconds=30)
+    reset = Fault(kind=FaultKind.RESET, times=2)
+    assert at_first == dict.fromkeys(("web-0", "web-1"), (reset, delay))
+    assert later[VmName("web-0")] == (delay,)
+    assert faults.all().keys() == {"web-1"}
+    entries = world.store.read(lambda reading: reading.audit())
+    assert [
+        (entry.subject, entry.action, entry.detail)
+        for entry in entries
+        if entry.action.startswith("fault")
+    ] == [
+        ("web-0", "fault set", "publish-delay, seconds 30.0"),
+        ("web-1", "fault set", "publish-delay, seconds 30.0"),
+        ("web-0", "fault set", "reset, times 2"),
+        ("web-1", "fault set", "reset, times 2"),
+        ("web-0", "fault clear", "reset"),
+        ("web-0", "fault clear", "all"),
+    ]
 
 
 def test_new_leader_goes_on_with_a_scenario(world: World) -> None:

@@ -15,6 +15,7 @@ from tests.sdk.conftest import TIMEOUT, AnyClient, ClientMaker, Metadata
 from tests.sdk.rushed import RushedWatch
 
 from forewarn.client import Change, ChangeKind, RefusedError, UnavailableError
+from forewarn.domain.fault import FaultKind
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import EmulatedVm, Emulator
 
@@ -61,6 +62,22 @@ SURVIVED: Final = {
         "tests/sdk/test_transport.py"
         "::test_server_that_vanished_without_a_word_is_missed_in_time_for_a_preempt"
     ),
+    "answers are cut off, drip, or have the wrong length": "test_whole_life_is_seen",
+    "the answer to a POST is lost": "test_answer_that_is_lost_is_an_approval_all_the_same",
+    "it redirects": "test_what_is_not_the_server_cannot_take_an_approval",
+    "documents are stale": "test_whole_life_is_seen",
+    "an event is missing from one document": "test_whole_life_is_seen",
+    "an event vanishes and comes back": (
+        "test_event_that_vanishes_for_longer_is_gone_and_comes_back"
+    ),
+    "an event that has started is scheduled again": (
+        "test_second_impact_is_told_as_what_it_says_it_is"
+    ),
+    "an event is there twice": "test_whole_life_is_seen",
+    "NotBefore moves, has the wrong weekday, or is empty": "test_whole_life_is_seen",
+    "documents are not as documented: Events is null, names are in camel case": (
+        "test_whole_life_is_seen"
+    ),
     "a portal answers for it": (
         "tests/unit/client/test_conversations.py::test_page_of_a_portal_is_no_approval"
     ),
@@ -80,8 +97,9 @@ SURVIVED: Final = {
     "fields are there that nobody knows": (
         "tests/unit/protocol/test_document.py::test_unknown_fields_are_overlooked"
     ),
-    "DocumentIncarnation is a string": (
-        "tests/unit/protocol/test_document.py::test_incarnation_is_read_as_number_or_string"
+    "DocumentIncarnation is a string, or too large for 32 bits": (
+        "test_whole_life_is_seen",
+        "tests/unit/protocol/test_document.py::test_incarnation_is_read_as_number_or_string",
     ),
     "Content-Type is anything or missing": "tests/sdk/test_survival.py::test_call_survives",
     "the version is unknown to it": "test_unknown_version_is_told",
@@ -112,10 +130,49 @@ FAULTS: Final[dict[str, dict[str, Any]]] = {
         for status in (404, 408, 410, 429, 500, 503, 504)
     },
     "come back at once": {"kind": "status", "status": 429, "retry_after": 0, "times": 2},
-    "unknown type": {"kind": "unknown-type"},
-    "incarnation reset": {"kind": "incarnation-reset"},
+    "drip": {"kind": "drip", "seconds": 0.05, "times": 2},
+    "drip longer than the time-out": {"kind": "drip", "seconds": 0.5, "times": 1},
+    "long length": {"kind": "long-length", "times": 1},
     "publish delay": {"kind": "publish-delay", "seconds": 30},
+    "not before slip": {"kind": "not-before-slip", "seconds": 600},
+    "short notice": {"kind": "short-notice", "seconds": 3600},
+    # In one document only: more of them, and the event has vanished indeed.
+    "vanish": {"kind": "vanish", "times": 1},
+    **{
+        kind: {"kind": kind, "times": 2}
+        for kind in (
+            "close",
+            "html",
+            "redirect",
+            "truncated",
+            "short-length",
+            "stale",
+            "second-impact",
+            "null-events",
+            "unknown-status",
+            "camel-case",
+        )
+    },
+    **{
+        kind: {"kind": kind}
+        for kind in (
+            "bom",
+            "plain-text",
+            "incarnation-reset",
+            "incarnation-jump",
+            "string-incarnation",
+            "duplicate-events",
+            "wrong-weekday",
+            "iso-date",
+            "empty-not-before",
+            "unknown-type",
+            "lower-case-ids",
+            "extra-fields",
+            "missing-fields",
+        )
+    },
 }
+"""Those that let no event be seen as it is end by themselves."""
 SOON: Final = 0.3
 """The time-out of clients, so that a slow server costs little."""
 
@@ -136,6 +193,17 @@ class Follower:
     def expect(self, *kinds: ChangeKind) -> Change:
         change = self.next()
         assert change.kind in kinds, change
+        return change
+
+    def expect_at_last(self, kind: ChangeKind) -> Change:
+        """Return the first change of that *kind*; until then, the event may move, and nothing else.
+
+        A fault that ends shows the event as it is, which is another change.
+        """
+        change = self.next()
+        while change.kind is not kind:
+            assert change.kind is ChangeKind.SCHEDULED, change
+            change = self.next()
         return change
 
     def end(self) -> None:
@@ -201,22 +269,27 @@ def live(
     scheduled = follower.expect(ChangeKind.SCHEDULED)
     assert scheduled.event.event_id == event.event_id
     assert scheduled.event.affects(me)
+    event.assert_not_approved()
 
     set_faults(vm, *faults)
     client.approve(scheduled.event)
-    event.assert_approved(by="web-0")
+    assert [approval.by for approval in event.approvals] == ["web-0"]
     event.assert_status("Started")
     emulator.clock.advance(minutes=1)
     set_faults(vm, *faults)
-    started = follower.expect(ChangeKind.STARTED)
+    started = follower.expect_at_last(ChangeKind.STARTED)
     assert (started.event.event_id, started.event.not_before) == (event.event_id, None)
 
     set_faults(vm, *faults)
     emulator.clock.advance(minutes=10)
-    completed = follower.expect(ChangeKind.COMPLETED)
-    assert completed.event == started.event
+    completed = follower.expect_at_last(ChangeKind.COMPLETED)
+    assert completed.event.event_id == event.event_id
     set_faults(vm, *faults)
     assert client.document().events == client.events() == ()
+
+
+def test_every_fault_is_tried() -> None:
+    assert {fault["kind"] for fault in FAULTS.values()} == set(FaultKind)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
@@ -345,6 +418,66 @@ def test_unknown_type_is_passed_on_and_approved(
     follower.expect(ChangeKind.STARTED)
     event.complete()
     assert follower.expect(ChangeKind.COMPLETED).event.event_type == "Hibernate"
+
+
+def test_event_that_vanishes_for_longer_is_gone_and_comes_back(
+    vm: EmulatedVm, client: AnyClient, follower: Follower
+) -> None:
+    event = vm.reboot()
+    first = follower.expect(ChangeKind.SCHEDULED).event
+
+    vm.fault("vanish", times=3)
+
+    assert follower.expect(ChangeKind.GONE).event == first
+    assert follower.expect(ChangeKind.SCHEDULED).event == first
+    client.approve(first)
+    event.assert_approved(by="web-0")
+    follower.expect(ChangeKind.STARTED)
+
+
+def test_second_impact_is_told_as_what_it_says_it_is(
+    vm: EmulatedVm, client: AnyClient, follower: Follower
+) -> None:
+    event = vm.reboot()
+    follower.expect(ChangeKind.SCHEDULED)
+    event.start()
+    follower.expect(ChangeKind.STARTED)
+
+    vm.fault("second-impact", times=2)
+    again = follower.expect(ChangeKind.SCHEDULED).event
+    client.approve(again)
+
+    assert (again.event_id, again.not_before) == (event.event_id, None)
+    follower.expect(ChangeKind.STARTED)
+    event.assert_not_approved()
+
+
+def test_answer_that_is_lost_is_an_approval_all_the_same(vm: EmulatedVm, client: AnyClient) -> None:
+    for kind in ("close", "truncated", "long-length"):
+        event = vm.freeze()
+        vm.fault(kind, times=1)
+
+        client.approve(event.event_id)
+
+        assert [approval.by for approval in event.approvals] == ["web-0"]
+        event.complete()
+
+
+@pytest.mark.parametrize("kind", ["html", "redirect"])
+def test_what_is_not_the_server_cannot_take_an_approval(
+    make_client: ClientMaker, vm: EmulatedVm, kind: str
+) -> None:
+    event = vm.reboot()
+    client = make_client(vm.url, patience=0)
+    vm.fault(kind)
+
+    with pytest.raises(UnavailableError):
+        client.approve(event.event_id)
+
+    event.assert_not_approved()
+    vm.clear_faults()
+    client.approve(event.event_id)
+    event.assert_approved(by="web-0")
 
 
 def test_neighbour_notices_nothing(make_client: ClientMaker) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.ports import free_port
 from tests.sdk.conftest import (
+    TIMEOUT,
     Behaviour,
     ClientMaker,
     Handler,
@@ -85,6 +86,32 @@ def test_watch_survives(make_client: ClientMaker, metadata: Metadata, trouble: B
     metadata.events, metadata.incarnation = [event(1, "Started")], 2
 
     assert next(changes).kind is ChangeKind.STARTED
+
+
+def answer_slowly(handler: Handler) -> None:
+    """Answer a poll that waits, and say nothing before the last byte."""
+    handler.answer(b'{"DocumentIncarnation":', Content_Length="500")
+    handler.server.stopping.wait(TIMEOUT)
+
+
+def let_wait(handler: Handler) -> None:
+    body = b'{"DocumentIncarnation":1,"Events":[]}'
+    handler.answer(body, ETag="1", Preference_Applied="wait=60")
+
+
+@pytest.mark.parametrize("trouble", [answer_slowly, drip_a_body], ids=["silent", "dripping"])
+def test_answer_that_has_begun_has_as_long_as_any_other(
+    make_client: ClientMaker, metadata: Metadata, trouble: Behaviour
+) -> None:
+    changes = make_client(metadata.endpoint, timeout=0.15, patience=0).watch()
+    metadata.events = [event(1)]
+    metadata.script = [let_wait, let_wait, trouble]
+
+    began = time.monotonic()
+    assert next(changes).kind is ChangeKind.SCHEDULED
+
+    assert metadata.seen[2].headers["prefer"] == "wait=60"
+    assert time.monotonic() - began < 5
 
 
 def test_server_may_be_away_for_a_while(make_client: ClientMaker, metadata: Metadata) -> None:

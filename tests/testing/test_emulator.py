@@ -18,10 +18,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from forewarn.domain.errors import DomainError, NoticeTooShortError
+from forewarn.domain.fault import FaultError
 from forewarn.environment import SettingsError
 from forewarn.files.fleet import FleetError
 from forewarn.files.scenario import ScenarioError
-from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import (
     EmulatedVm,
@@ -379,6 +379,25 @@ def test_scenario_comes_from_a_file_and_can_be_stopped(emulator: Emulator, tmp_p
     assert event.record.not_before - event.record.created_at == timedelta(seconds=5)
     with pytest.raises(UnknownNameError, match=r"'dead-migration'; there are .*live-migration"):
         emulator.run_scenario("dead-migration", "web-0")
+
+
+def test_scenario_sets_and_clears_faults(emulator: Emulator, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\n'
+        '[[step]]\nat = "0s"\nfault = "unknown-type"\nevent_type = "Nap"\n'
+        '[[step]]\nat = "0s"\nannounce = "Reboot"\n'
+        '[[step]]\nat = "5m"\nclear = true\n',
+        encoding="utf-8",
+    )
+
+    emulator.run_scenario(file, "web-0")
+    with emulator.vm("web-0").client() as client:
+        early = client.events()
+        emulator.clock.advance(minutes=5)
+        late = client.events()
+
+    assert [event.event_type for event in (*early, *late)] == ["Nap", "Reboot"]
 
 
 def test_answers_on_a_kept_connection_come_at_once(emulator: Emulator) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Trigger
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.maintenance import MaintenanceOrder
-from forewarn.domain.scenario import Announcement, Intervention
+from forewarn.domain.scenario import Announcement, ClearStep, FaultStep, Intervention
 from forewarn.domain.schedule import Occurrence, OccurrenceOutcome
 from forewarn.domain.windows import Calendar, read_blackout, read_window
 from forewarn.protocol.vocabulary import EventSource, EventType
@@ -86,6 +87,8 @@ KEPT_COURSE = {
                     impact=timedelta(seconds=5),
                 ),
                 Intervention(at=timedelta(seconds=1), label="one", trigger=Trigger.CANCEL),
+                FaultStep(at=timedelta(seconds=1), fault=Fault(kind=FaultKind.RESET, times=2)),
+                ClearStep(at=timedelta(seconds=1), kind=FaultKind.RESET),
             ),
             [
                 {
@@ -99,6 +102,18 @@ KEPT_COURSE = {
                     "impact": 5_000_000,
                 },
                 {"at": 1_000_000, "label": "one", "trigger": "cancel"},
+                {
+                    "at": 1_000_000,
+                    "fault": {
+                        "kind": "reset",
+                        "times": 2,
+                        "seconds": None,
+                        "status": None,
+                        "retry_after": None,
+                        "event_type": None,
+                    },
+                },
+                {"at": 1_000_000, "kind": "reset"},
             ],
         ),
         (

@@ -43,7 +43,7 @@ from forewarn.agent.rules import judge
 from forewarn.agent.vocabulary import ENDS, Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event
-from forewarn.protocol.vocabulary import EventId
+from forewarn.protocol.vocabulary import EventId, EventType
 
 MOST_HOOKS: Final = 4
 """How many run at a time, whatever number of events there is."""
@@ -54,6 +54,7 @@ LONGEST_REST: Final = 300.0
 
 _log = logging.getLogger("forewarn.agent")
 
+_TYPES = frozenset(EventType)
 _OPENING = frozenset({ChangeKind.SCHEDULED, ChangeKind.STARTED})
 
 
@@ -170,7 +171,7 @@ class Agent:
         if case is not None and not (case.is_over and is_open):
             if change.kind in _OPENING and not is_open:  # it does not name us any more
                 change = replace(change, kind=ChangeKind.GONE)
-            followed = follow(case, change)
+            followed = replace(follow(case, change), verdict=self._judge_again(case, event))
             if followed.phase is not case.phase:
                 self._forget_rest(event.event_id)
                 _log.info("event_moved event=%s phase=%s", event.event_id, followed.phase)
@@ -185,6 +186,13 @@ class Agent:
             self._put(opened)
         else:
             self._note_stranger(change)
+
+    def _judge_again(self, case: Case, event: Event) -> RuleVerdict:
+        """Return the verdict that *case* keeps, or the first for a type that is known only now."""
+        is_known_now = case.event.event_type not in _TYPES and event.event_type in _TYPES
+        if case.verdict is RuleVerdict.HANDLE or not is_known_now:
+            return case.verdict
+        return judge(event, self.mandate.me, self.mandate.rules)
 
     def _note_stranger(self, change: Change) -> None:
         """Say once of each event that it does not name this machine: its name may be wrong."""

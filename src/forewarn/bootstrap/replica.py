@@ -86,7 +86,7 @@ def assemble(
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
-    make = _LeaderMaker(store=store, outside=outside, gates=gates, context=context, reports=reports)
+    make = _LeaderMaker(store, outside, gates, faults, context, reports)
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
     _listen(store, faults.note, candidate.note, event_log.note)
@@ -211,13 +211,14 @@ def _make_gates(outside: Outside, clock: Clock, *, woken: Callable[[], None]) ->
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _LeaderMaker:
     """Makes a Leader for an epoch, from nothing but what is stored and who is outside."""
 
     store: Store
     outside: Outside
     gates: AskedGates
+    faults: MemoryFaults
     context: Callable[[str], Context]
     reports: FilteringBoundLogger
     performance: Performance = field(default_factory=Performance)
@@ -238,6 +239,7 @@ class _LeaderMaker:
             reports=self.reports,
             host_worker=workforce.host_worker,
             performance=self.performance,
+            faults=self.faults,
         )
         return Leader(
             epoch=epoch,

@@ -7,9 +7,16 @@ import typer
 from forewarn.cli.arguments import vm_names
 from forewarn.cli.catalogue import noun
 from forewarn.cli.options import Flag, Given, argument, option, taking, text
-from forewarn.cli.output import Columns, print_table, table_of
+from forewarn.cli.output import (
+    Columns,
+    Output,
+    OutputOption,
+    print_answer,
+    print_table,
+    table_of,
+)
 from forewarn.cli.session import Session, command
-from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultError, FaultKind
+from forewarn.domain.fault import FAULTS, UNKNOWN_TYPE, Fault, FaultError, FaultKind
 
 app = noun("fault")
 
@@ -23,6 +30,12 @@ _COLUMNS: Final[Columns] = {
     "status": "status",
     "retry after": "retry_after",
     "type": "event_type",
+}
+_KINDS: Final[Columns] = {
+    "fault": "kind",
+    "required": "required",
+    "optional": "optional",
+    "effect": "effect",
 }
 _PARAMETERS: Final = {
     "times": Flag(
@@ -42,7 +55,7 @@ def set_one(
     given: Given,
     *,
     vm: FaultyVm,
-    kind: Annotated[FaultKind, argument("KIND", "The kind of fault.")],
+    kind: Annotated[FaultKind, argument("KIND", "The kind; see forewarn fault kinds.")],
 ) -> None:
     """Set a fault; it replaces one of the same kind.
 
@@ -54,6 +67,25 @@ def set_one(
         raise typer.BadParameter(str(error)) from error
     answer = session.put("virtual-machines", vm, "faults", kind, body=fault.parameters())
     session.show(answer, lambda row: print_table([row], _COLUMNS))
+
+
+@app.command("kinds")
+def list_kinds(output: OutputOption = Output.TABLE) -> None:
+    """List the kinds of fault, with what they require and allow.
+
+    Example: forewarn fault kinds
+    """
+    kinds = [
+        {
+            "kind": kind,
+            "part": traits.part,
+            "effect": traits.effect,
+            "required": sorted(traits.needed),
+            "optional": sorted(traits.optional),
+        }
+        for kind, traits in FAULTS.items()
+    ]
+    print_answer({"kinds": kinds}, output, table_of("kinds", _KINDS))
 
 
 @command(app, "list")

@@ -51,6 +51,8 @@ _FORMER: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 }
 """How a command line began once, and what it begins with now."""
 _MOST_SUGGESTIONS: Final = 3
+_MOST_CHOICES: Final = 12
+"""How many choices of an argument its help lists."""
 _NUMBERS: Final[Mapping[type, str]] = {int: "int_parsing", float: "float_parsing"}
 
 
@@ -177,11 +179,14 @@ def _read_without_pydantic(command: Command) -> None:
 
 
 def _show_names(command: Command) -> None:
-    """Have *command* say NAME where it would say {NAME} and NAME <str>, and choices in one line."""
+    """Have *command* say NAME where it would say {NAME} and NAME <str>, and few choices in a line.
+
+    Where there are many, its help says where to find them.
+    """
     for each in command.params:
         if isinstance(each, TyperArgument):
             vars(each)["_usage_display_name"] = partial(_name_in_usage, each)
-            if not each.type_descriptor.is_choice:
+            if not 1 <= len(each.type_descriptor.choices or ()) <= _MOST_CHOICES:
                 vars(each)["display_type_rich"] = _say_no_type
         if isinstance(each, TyperArgument | TyperOption):
             vars(each)["get_missing_message"] = partial(_say_choices, each)

@@ -70,11 +70,12 @@ def describe_step(step: Row) -> str:
     """Return *step* in a few words: when, what, and how long is its notice and its impact."""
     from forewarn.domain.scenario import INTERVENTIONS  # noqa: PLC0415 - slow to load
 
-    verb = next(verb for verb in ("announce", "begin", *INTERVENTIONS) if verb in step)
+    verbs = ("announce", "begin", *INTERVENTIONS, "fault", "clear")
+    verb = next(verb for verb in verbs if verb in step)
     if verb in {"announce", "begin"}:
         notice = f"{step['notice']} + " if "notice" in step else ""
         return f"{step['at']} {verb} {step[verb]} ({notice}{step['impact']})"
-    return f"{step['at']} {verb}"
+    return f"{step['at']} {verb} {step[verb]}" if verb == "fault" else f"{step['at']} {verb}"
 
 
 @command(app, "list")

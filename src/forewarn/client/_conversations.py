@@ -73,9 +73,9 @@ class Conversations:
         """Find out which virtual machine this is; *host_name* is what it calls itself."""
         return persist(partial(self._find_identity, host_name), self.conduct)
 
-    def poll(self, headers: Mapping[str, str], timeout: float) -> Conversation[Poll]:
-        """Ask for the document once."""
-        endpoint, answer = yield from self._get_document(headers, timeout)
+    def poll(self, headers: Mapping[str, str], wait: float = 0) -> Conversation[Poll]:
+        """Ask for the document once, and let the server *wait* for so many seconds."""
+        endpoint, answer = yield from self._get_document(headers, wait)
         is_known = answer.status == 304 and "If-None-Match" in headers
         return Poll(
             document=None if is_known else _decode(endpoint, answer),
@@ -101,14 +101,14 @@ class Conversations:
         return f"/metadata/scheduledevents?api-version={quote(self.conduct.api_version, safe='')}"
 
     def _read_document(self) -> Conversation[Document]:
-        endpoint, answer = yield from self._get_document({}, self.conduct.timeout)
+        endpoint, answer = yield from self._get_document({})
         return _decode(endpoint, answer)
 
     def _get_document(
-        self, headers: Mapping[str, str], timeout: float
+        self, headers: Mapping[str, str], wait: float = 0
     ) -> Conversation[tuple[Endpoint, Response]]:
-        request = yield from self._get(self._scheduled_events(), timeout, headers)
-        return request.endpoint, (yield from exchange(request))
+        request = yield from self._get(self._scheduled_events(), headers)
+        return request.endpoint, (yield from exchange(replace(request, wait=wait)))
 
     def _request_postponement(
         self, identifier: EventId, not_before: datetime
@@ -152,27 +152,25 @@ class Conversations:
 
     def _read_object(self, path: str) -> Conversation[Mapping[str, Any]]:
         target = f"{path}?api-version={_INSTANCE_VERSION}"
-        request = yield from self._get(target, self.conduct.timeout)
+        request = yield from self._get(target)
         answer = yield from exchange(request)
         content = decode_json(answer.body)
         if not isinstance(content, dict):
             raise UnavailableError(str(request.endpoint), "its answer is not a JSON object")
         return content
 
-    def _get(
-        self, path: str, timeout: float, headers: Mapping[str, str] | None = None
-    ) -> Conversation[Request]:
+    def _get(self, path: str, headers: Mapping[str, str] | None = None) -> Conversation[Request]:
         return Request(
             endpoint=(yield from self._locate()),
             path=path,
-            timeout=timeout,
+            timeout=self.conduct.timeout,
             headers={METADATA_HEADER: "true", **(headers or {})},
         )
 
     def _post(self, path: str, body: bytes) -> Conversation[None]:
         """Send *body*; a page of HTML is a proxy's or a portal's, and grants nothing."""
         headers = {"Content-Type": "application/json"}
-        request = yield from self._get(path, self.conduct.timeout, headers)
+        request = yield from self._get(path, headers)
         answer = yield from exchange(replace(request, method="POST", body=body))
         is_called_html = "html" in answer.headers.get("content-type", "").lower()
         if answer.body.lstrip(_BLANK).startswith(b"<") or (answer.body and is_called_html):

@@ -14,11 +14,15 @@ from forewarn.client._endpoints import Endpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Something to ask of a metadata server; `path` comes after the prefix of the endpoint."""
+    """Something to ask of a metadata server; `path` comes after the prefix of the endpoint.
+
+    The answer may take `timeout` seconds, and `wait` longer until it begins.
+    """
 
     endpoint: Endpoint
     path: str
     timeout: float
+    wait: float = 0
     method: str = "GET"
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None

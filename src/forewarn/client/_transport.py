@@ -52,7 +52,7 @@ class Transport:
         connection = self._take_connection(request.endpoint)
         if connection is None:
             return NoAnswer("the client is closed")
-        connection.deadline = monotonic() + request.timeout
+        connection.deadline = monotonic() + request.timeout + request.wait
         try:
             return _exchange(connection, request)
         except (OSError, HTTPException) as error:
@@ -102,14 +102,18 @@ class Transport:
 class _Socket(socket.socket):
     """A socket with one deadline for all that is sent and read, and not a time-out for each step.
 
-    Otherwise a server that sends a byte now and then would hold us for ever.
+    Otherwise a server that sends a byte now and then would hold us for ever. What has begun to come
+    has *seconds* left: an answer that was waited for may be cut off, too.
     """
 
     deadline: float = 0
+    seconds: float = 0
 
     def recv_into(self, *arguments: Any, **options: Any) -> int:
         self.settimeout(_time_left(self.deadline))
-        return super().recv_into(*arguments, **options)
+        received = super().recv_into(*arguments, **options)
+        self.deadline = min(self.deadline, monotonic() + self.seconds)
+        return received
 
     def sendall(self, *arguments: Any) -> None:
         self.settimeout(_time_left(self.deadline))
@@ -137,6 +141,7 @@ class _Connection(HTTPConnection):
             self.connect()
         if self._socket is not None:
             self._socket.deadline = self.deadline
+            self._socket.seconds = request.timeout
         target = request.endpoint.prefix + request.path
         self.request(request.method, target, request.body, dict(request.headers))
         try:

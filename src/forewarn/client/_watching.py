@@ -170,17 +170,16 @@ class Watch:
             self._next_poll = -inf
 
     def _poll(self) -> Conversation[Poll]:
-        timeout = self._conduct.timeout
         # A server that began to count anew may be at the same number with other content, and what
         # it announces there may be due in half a minute.
         if self._etag is None or self._conduct.monotonic() >= self._etag_expires:
-            polled = yield from self._conversations.poll({}, timeout)
+            polled = yield from self._conversations.poll({})
             self._next_poll = -inf if polled.etag else self._next_poll
         else:
             # Only a server that was seen to wait is let wait for long: it may go silent as long.
             wait = _LONG_WAIT if self._is_waited_for else _SHORT_WAIT
             headers = {"If-None-Match": self._etag, "Prefer": f"wait={wait}"}
-            polled = yield from self._conversations.poll(headers, timeout + wait)
+            polled = yield from self._conversations.poll(headers, wait)
             self._is_waited_for = polled.was_parked
         if polled.document is not None:
             self._etag = polled.etag

@@ -271,6 +271,7 @@ class GuardedProtocol(NoUpgradeProtocol):
             self.scope["extensions"] = {
                 "connection": {
                     "reset": self._reset,
+                    "close": self.transport.close,
                     "lost": self._lost,
                     "impatient": self._impatient,
                 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from forewarn.console.rendering import span
 from forewarn.console.visit import (
@@ -17,17 +17,25 @@ from forewarn.console.visit import (
 )
 from forewarn.desk.clock import advance_clock
 from forewarn.desk.faults import all_faults, clear_faults, set_fault
+from forewarn.domain.fault import FAULTS, UNKNOWN_TYPE, Fault, FaultKind, FaultPart
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import VmName
 from forewarn.domain.roles import Role
-from forewarn.domain.scenario import Announcement, Scenario, ScenarioRun, ScenarioStep
+from forewarn.domain.scenario import (
+    Announcement,
+    ClearStep,
+    FaultStep,
+    Intervention,
+    Scenario,
+    ScenarioRun,
+    ScenarioStep,
+)
 from forewarn.operations.scenarios import (
     find_scenario,
     find_scenario_runs,
     start_scenario,
     stop_scenario,
 )
-from forewarn.ports.faults import PARAMETERS, UNKNOWN_TYPE, Fault, FaultKind
 from forewarn.ports.store import Reading
 from forewarn.wording.moments import parse_span
 
@@ -37,17 +45,6 @@ _RUNS: Final = 20
 
 STEPS: Final = (("1m", "1 min"), ("5m", "5 min"), ("15m", "15 min"), ("1h", "1 h"))
 """How far the buttons go, as it is sent and as it is shown."""
-
-EFFECTS: Final[Mapping[FaultKind, str]] = {
-    FaultKind.SLOW: "Answers arrive late, in real time.",
-    FaultKind.RESET: "The connection is reset without an answer.",
-    FaultKind.STATUS: "Requests get an HTTP error, optionally with Retry-After.",
-    FaultKind.EMPTY_BODY: "Polls get 200 with an empty body and no ETag.",
-    FaultKind.UNKNOWN_TYPE: "Every EventType is a value unknown to clients.",
-    FaultKind.INCARNATION_RESET: "DocumentIncarnation and ETag count from 0 again.",
-    FaultKind.PUBLISH_DELAY: "New documents appear late, in maintenance time.",
-}
-"""What the virtual machine notices of each kind."""
 
 HINTS: Final[Mapping[str, tuple[str, str]]] = {
     "seconds": ("Seconds", "More than 0 and at most 3600."),
@@ -112,7 +109,10 @@ def show_virtual_time(visit: Visit) -> Page:
             "names": names,
             "number": number,
             "fastest": FASTEST,
-            "choices": [_choice(kind) for kind in FaultKind],
+            "parts": {
+                part: [_choice(kind) for kind in FaultKind if FAULTS[kind].part is part]
+                for part in FaultPart
+            },
             "faults": all_faults(visit.caller),
             "parameters": HINTS,
         },
@@ -174,18 +174,30 @@ def _scenario(scenario: Scenario) -> ScenarioChoice:
 
 def _say(step: ScenarioStep) -> str:
     at = f"After {span(step.at)}" if step.at else "Immediately"
-    if not isinstance(step, Announcement):
-        return f"{at}: {step.trigger} it."
+    match step:
+        case Intervention():
+            return f"{at}: {step.trigger} it."
+        case FaultStep():
+            return f"{at}: set {step.fault.kind}."
+        case ClearStep():
+            return f"{at}: clear {step.kind or 'every fault'}."
+        case Announcement():
+            return f"{at}: {_announce(step)}."
+        case _:
+            assert_never(step)
+
+
+def _announce(step: Announcement) -> str:
     notice = "without notice" if step.notice is None else f"with {span(step.notice)} of notice"
-    return f"{at}: {step.event_type} {notice}, then {span(step.impact)} of impact."
+    return f"{step.event_type} {notice}, then {span(step.impact)} of impact"
 
 
 def _choice(kind: FaultKind) -> FaultChoice:
-    known = PARAMETERS[kind]
+    known = FAULTS[kind]
     names = (name for name in HINTS if name in known.needed | known.optional)
     return FaultChoice(
         kind=kind,
-        effect=EFFECTS[kind],
+        effect=known.effect,
         parameters=tuple(
             Parameter(
                 name=name, label=HINTS[name][0], hint=HINTS[name][1], is_needed=name in known.needed

@@ -8,7 +8,7 @@ from forewarn.control.caller import Administering, Viewing
 from forewarn.desk import faults
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import FaultRequest, FaultsView, FaultView
-from forewarn.ports.faults import Fault, FaultKind
+from forewarn.domain.fault import Fault, FaultKind
 
 router = APIRouter(tags=["faults"])
 

@@ -3,9 +3,9 @@
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import FaultView
 from forewarn.desk.shapes import fill
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import VmName
 from forewarn.operations.faults import record_fault_clear, record_fault_set
-from forewarn.ports.faults import Fault, FaultKind
 
 
 def all_faults(caller: Caller) -> tuple[FaultView, ...]:

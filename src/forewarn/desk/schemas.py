@@ -18,6 +18,7 @@ from pydantic import (
 
 from forewarn.desk.shapes import Fields, fill, mirrors, with_fields
 from forewarn.domain.event import Approval, Outcome, ScheduledEvent
+from forewarn.domain.fault import Fault
 from forewarn.domain.profile import Profile
 from forewarn.domain.topology import ScopeKind, VirtualMachine
 from forewarn.files.fleet import POLICY_KEYS, VM_KEYS, KeyTypes
@@ -26,7 +27,6 @@ from forewarn.operations.inventory import FleetChange
 from forewarn.operations.safeguards import SkippedEntry
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import LedgerEntry
-from forewarn.ports.faults import Fault
 from forewarn.protocol.vocabulary import EventType
 
 Text = Annotated[StrictStr, Field(max_length=4096)]

@@ -12,12 +12,11 @@ from forewarn.desk.feed import Feed
 from forewarn.domain.access import Principal
 from forewarn.domain.errors import ConflictError, says
 from forewarn.domain.gate import Answer
-from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
-from forewarn.ports.faults import Fault, FaultKind
+from forewarn.ports.faults import FaultControl
 from forewarn.ports.journal import JournalEntry
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.replicas import Replicas
@@ -47,19 +46,6 @@ class ClockControl(Protocol):
 
     def advance(self, duration: timedelta) -> datetime:
         """Let *duration* pass with everything that falls due in it; ClockError if it is real."""
-
-
-class FaultControl(Protocol):
-    """The faults, as an operator sets, sees and ends them."""
-
-    def all(self) -> Mapping[VmName, tuple[Fault, ...]]:
-        """Return every fault with the times it has left, by virtual machine."""
-
-    def put(self, vm: VmName, fault: Fault) -> None:
-        """Set a fault; it replaces one of the same kind."""
-
-    def remove(self, vm: VmName, kind: FaultKind | None = None) -> None:
-        """Behave again: end *vm*'s fault of *kind*, or every one it has."""
 
 
 class GateControl(Protocol):

@@ -25,6 +25,7 @@ from forewarn.domain.event import (
     schedule,
     start_unannounced,
 )
+from forewarn.domain.fault import FAULTS, Fault, FaultKind
 from forewarn.domain.names import ScenarioRunId, VmName
 from forewarn.domain.topology import Topology, split_by_update_domain
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
@@ -82,7 +83,23 @@ class Intervention:
     trigger: Trigger
 
 
-ScenarioStep: TypeAlias = Announcement | Intervention
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultStep:
+    """Misbehave towards every machine of the run from now on."""
+
+    at: timedelta
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearStep:
+    """Behave again towards every machine of the run: in one respect, or in all without a *kind*."""
+
+    at: timedelta
+    kind: FaultKind | None
+
+
+ScenarioStep: TypeAlias = Announcement | Intervention | FaultStep | ClearStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +195,8 @@ def take_step(
             return taken, tuple(
                 change(events[each], f"scenario {run.name}", now) for each in in_time
             )
+        case FaultStep() | ClearStep():
+            return taken, ()
         case _:
             assert_never(step)
 
@@ -186,7 +205,7 @@ def late_events(
     run: ScenarioRun, step: ScenarioStep, events: Mapping[EventId, ScheduledEvent]
 ) -> tuple[EventId, ...]:
     """Return those that *step* comes too late for; an event that is not in *events* has ended."""
-    if isinstance(step, Announcement):
+    if not isinstance(step, Intervention):
         return ()
     return tuple(
         event_id
@@ -194,6 +213,13 @@ def late_events(
         if (event := events.get(event_id)) is None
         or (event.event_status, step.trigger) not in TRANSITIONS
     )
+
+
+def hurry(fault: Fault, speed: float) -> Fault:
+    """Return *fault* with as much less maintenance time as a run of that *speed* takes."""
+    if fault.seconds is None or not FAULTS[fault.kind].of_maintenance_time:
+        return fault
+    return replace(fault, seconds=fault.seconds / speed)
 
 
 def _announce(

@@ -10,12 +10,15 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.document import Document
+
+JUMP: Final = 2**31
+"""By how much `incarnation-jump` raises the number: as a signed one of 32 bits it is negative."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -72,20 +75,26 @@ class MemoryFaults:
     def take(self, vm: VmName, kind: FaultKind) -> Fault | None:
         """Return *vm*'s fault of *kind*, if it has one, for one request: that uses it up."""
         with self._changing:
-            known = self._by_vm.get(vm, _WELL_BEHAVED)
-            fault = known.faults.get(kind)
-            if fault is None or fault.times is None:
-                return fault
-            if fault.times == 1:
-                self._drop(vm, (kind,))
-            else:
-                faults = {**known.faults, kind: replace(fault, times=fault.times - 1)}
-                self._by_vm = {**self._by_vm, vm: replace(known, faults=faults)}
-            return fault
+            return self._use_up(vm, kind)
 
     def show(self, vm: VmName, document: Document) -> Document:
-        """Return what *vm* sees instead of *document*, the current one of its scope."""
-        return self._by_vm.get(vm, _WELL_BEHAVED).show(document, self.clock.now())
+        """Return what *vm* sees instead of *document*, the current one of its scope, for a poll."""
+        with self._changing:
+            shown = self._by_vm.get(vm, _WELL_BEHAVED).show(document, self.clock.now())
+            self._use_up(vm, FaultKind.STALE)
+            return shown
+
+    def _use_up(self, vm: VmName, kind: FaultKind) -> Fault | None:
+        known = self._by_vm.get(vm, _WELL_BEHAVED)
+        fault = known.faults.get(kind)
+        if fault is None or fault.times is None:
+            return fault
+        if fault.times == 1:
+            self._drop(vm, (kind,))
+        else:
+            faults = {**known.faults, kind: replace(fault, times=fault.times - 1)}
+            self._by_vm = {**self._by_vm, vm: replace(known, faults=faults)}
+        return fault
 
     def _drop(self, vm: VmName, kinds: Collection[FaultKind]) -> None:
         after = self._by_vm.get(vm, _WELL_BEHAVED).without(kinds)
@@ -103,18 +112,22 @@ class _Publication:
 class _Misbehaviour:
     """The faults of one virtual machine, and what has to be remembered for them.
 
-    *counted_from* is the incarnation that is shown as 0. *published* are the documents since there
-    is a publish delay: the one that is seen first, then those it holds back.
+    *counted_from* is the incarnation that is shown as 0, and *stale* the document that is shown
+    whatever is published. *published* are the documents since there is a publish delay: the one
+    that is seen first, then those it holds back.
     """
 
     faults: Mapping[FaultKind, Fault] = field(default_factory=dict)
     counted_from: int = 0
+    stale: Document | None = None
     published: tuple[_Publication, ...] = ()
 
     def with_fault(self, fault: Fault, document: Document, now: datetime) -> "_Misbehaviour":
         after = replace(self, faults={**self.faults, fault.kind: fault})
         if fault.kind is FaultKind.INCARNATION_RESET:
             return replace(after, counted_from=self._seen(document, now).document_incarnation)
+        if fault.kind is FaultKind.STALE:
+            return replace(after, stale=self._visible(document, now))
         if fault.kind is FaultKind.PUBLISH_DELAY:
             # What is seen already stays, however long the delay is from now on.
             published = self._not_past(now) or (_Publication(at=now, document=document),)
@@ -126,6 +139,7 @@ class _Misbehaviour:
             self,
             faults={kind: fault for kind, fault in self.faults.items() if kind not in kinds},
             counted_from=0 if FaultKind.INCARNATION_RESET in kinds else self.counted_from,
+            stale=None if FaultKind.STALE in kinds else self.stale,
             published=() if FaultKind.PUBLISH_DELAY in kinds else self.published,
         )
 
@@ -138,9 +152,14 @@ class _Misbehaviour:
     def show(self, document: Document, now: datetime) -> Document:
         seen = self._seen(document, now)
         incarnation = seen.document_incarnation - self.counted_from
+        if FaultKind.INCARNATION_JUMP in self.faults:
+            incarnation += JUMP
         return replace(seen, document_incarnation=incarnation)
 
     def _seen(self, document: Document, now: datetime) -> Document:
+        return self._visible(document, now) if self.stale is None else self.stale
+
+    def _visible(self, document: Document, now: datetime) -> Document:
         published = self._not_past(now)
         return published[0].document if published else document
 

@@ -3,18 +3,21 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from pydantic import Field
 
 from forewarn.domain.errors import InvalidError, InvalidNameError
 from forewarn.domain.event import Trigger, usual_description
+from forewarn.domain.fault import FAULT_PARAMETERS, Fault, FaultError, FaultKind
 from forewarn.domain.names import check_name
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.domain.scenario import (
     INTERVENTIONS,
     USUAL_IMPACT,
     Announcement,
+    ClearStep,
+    FaultStep,
     Intervention,
     Scenario,
     ScenarioStep,
@@ -41,6 +44,8 @@ STEP_KEYS: Final[Mapping[str, Sequence[str]]] = {
     "announce": ("at", "announce", "notice", *_OF_EVENTS),
     "begin": ("at", "begin", *_OF_EVENTS),
     **{trigger.value: ("at", trigger.value) for trigger in INTERVENTIONS},
+    "fault": ("at", "fault", *FAULT_PARAMETERS),
+    "clear": ("at", "clear"),
 }
 """The verbs a step may have, with every key it may have then."""
 
@@ -71,12 +76,19 @@ class StepTable(Table):
     approve: object = None
     complete: object = None
     cancel: object = None
+    fault: FaultKind | None = None
+    clear: object = None
     notice: Span | None = None
     label: str | None = None
     source: EventSource = EventSource.PLATFORM
     description: ScenarioText | None = None
     duration: int | None = Field(default=None, ge=0, le=int(LONGEST.total_seconds()), strict=True)
     impact: Span | None = None
+    times: object = None
+    seconds: object = None
+    status: object = None
+    retry_after: object = None
+    event_type: object = None
 
 
 class ScenarioTable(NamedTable):
@@ -106,8 +118,12 @@ def read_scenario(text: str) -> Scenario:
 def declare_step(step: ScenarioStep) -> dict[str, object]:
     """Return *step* as a file would say it, leaving nothing to a default but what nobody knows."""
     at: dict[str, object] = {"at": format_duration(step.at)}
-    if not isinstance(step, Announcement):
+    if isinstance(step, Intervention):
         return {**at, step.trigger.value: step.label}
+    if isinstance(step, FaultStep):
+        return {**at, "fault": step.fault.kind.value, **step.fault.parameters()}
+    if isinstance(step, ClearStep):
+        return {**at, "clear": True if step.kind is None else step.kind.value}
     verb = "begin" if step.notice is None else "announce"
     entry: dict[str, object] = {
         verb: step.event_type.value,
@@ -127,9 +143,8 @@ def _read(file: TablesFile[ScenarioTable]) -> Scenario:
 
     def make(table: StepTable) -> None:
         verb = next(verbs)
-        read = _read_intervention if verb in set(INTERVENTIONS) else _read_announcement
         # Also a wrong one: those below may be right.
-        steps.append(read(table, verb, steps))
+        steps.append(_read_step(table, verb, steps))
         _check(steps, verb)
 
     file.build("step", tables, make)
@@ -149,7 +164,40 @@ def _verb(table: StepTable) -> str:
     for key in StepTable.model_fields:
         if key in table.model_fields_set and key not in STEP_KEYS[verb]:
             raise WrongKeyError(key, f"it cannot be used together with {verb}")
+    _read_misbehaviour(table)  # refused now, it does not shift the numbers of those below
     return verb
+
+
+def _read_step(table: StepTable, verb: str, before: Sequence[ScenarioStep]) -> ScenarioStep:
+    read = _read_intervention if verb in set(INTERVENTIONS) else _read_announcement
+    return _read_misbehaviour(table) or read(table, verb, before)
+
+
+def _read_misbehaviour(table: StepTable) -> FaultStep | ClearStep | None:
+    if table.fault is not None:
+        return FaultStep(at=table.at, fault=_read_fault(table, table.fault))
+    if table.clear is not None:
+        return ClearStep(at=table.at, kind=_read_kind(table.clear))
+    return None
+
+
+def _read_fault(table: StepTable, kind: FaultKind) -> Fault:
+    given: dict[str, Any] = {name: getattr(table, name) for name in FAULT_PARAMETERS}
+    try:
+        return Fault(kind=kind, **given)
+    except FaultError as error:
+        key = "fault" if given[error.parameter] is None else error.parameter
+        raise WrongKeyError(key, str(error)) from None
+
+
+def _read_kind(cleared: object) -> FaultKind | None:
+    if cleared is True:
+        return None
+    try:
+        return FaultKind(str(cleared))
+    except ValueError:
+        problem = "write true, for every fault, or the kind of one"
+        raise WrongKeyError("clear", f"{problem}: {', '.join(FaultKind)}") from None
 
 
 def _read_announcement(table: StepTable, verb: str, before: Sequence[ScenarioStep]) -> Announcement:
@@ -189,6 +237,8 @@ def _check(steps: Sequence[ScenarioStep], verb: str) -> None:
         raise WrongKeyError("at", "it is before that of the step above")
     if isinstance(step, Announcement):
         _check_label(step.label, labels)
+    elif not isinstance(step, Intervention):
+        return
     elif not labels:
         raise WrongKeyError(verb, f"there is nothing to {verb} yet; announce it in a step above")
     elif step.label not in labels:

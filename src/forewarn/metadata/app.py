@@ -150,7 +150,10 @@ class MetadataApp:
                 "headers": [*answer.headers, request_id],
             }
         )
-        await send({"type": "http.response.body", "body": answer.body})
+        body = answer.body
+        if answer.seconds and scope["method"] != "HEAD":
+            body = await self._faulty.drip(answer, scope["extensions"]["connection"], send)
+        await send({"type": "http.response.body", "body": body})
 
     def _request_id_line(self) -> bytes:
         return b"x-ms-request-id: " + next(self._request_ids) + b"\r\n"
@@ -206,7 +209,10 @@ class MetadataApp:
             answer = REFUSALS[Refusal.METHOD_NOT_ALLOWED]
             allow = (b"Allow", ", ".join(handlers).encode("ascii"))
             return replace(answer, headers=(*answer.headers, allow))
-        return await handler(request)
+        answer = await handler(request)
+        if request.vm is not None and request.vm.name in self._faults:
+            return await self._faulty.damage(answer, request, request.vm)
+        return answer
 
     def _handlers(self, path: str) -> Mapping[str, Handler] | None:
         if path in self._resources:

@@ -28,6 +28,7 @@ class Connection(TypedDict):
     """The connection that a request came by."""
 
     reset: Callable[[], None]
+    close: Callable[[], None]
     lost: asyncio.Event
     impatient: asyncio.Event
 
@@ -81,11 +82,15 @@ class DisconnectedError(ForewarnError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataAnswer:
-    """What goes out, but for the headers that every answer has."""
+    """What goes out, but for the headers that every answer has.
+
+    A body that takes *seconds* is sent a few bytes at a time.
+    """
 
     status: int = 200
     body: bytes = b""
     headers: tuple[Header, ...] = ((b"Content-Length", b"0"),)
+    seconds: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

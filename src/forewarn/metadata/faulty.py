@@ -1,28 +1,34 @@
 """Misbehaviour towards virtual machines that have a fault: docs/reference/faults.md.
 
-In this order: a request is slow, then its connection is reset, or it is refused, or its body is
-empty, or its document is altered. A fault that does not get its turn is not used up.
+In this order: a request is slow, then its connection is reset, or it gets another answer in place
+of its own. Else it is carried out: a poll reads nothing, or an altered document. Then its answer is
+lost, or damaged. A fault that does not get its turn is not used up.
 """
 
 import asyncio
-from dataclasses import replace
-from http import HTTPStatus
+from math import ceil
+from typing import Final, NoReturn
 
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import (
+    Connection,
     DisconnectedError,
-    Header,
     MetadataAnswer,
     MetadataRequest,
-    answer_bytes,
+    Send,
+    answer_json,
 )
 from forewarn.metadata.board import Board, print_page
 from forewarn.metadata.conditional import matches
+from forewarn.metadata.faulty_answers import DAMAGES, REPLACEMENTS, can_be_damaged
+from forewarn.metadata.faulty_documents import ALTERATIONS, alter_document
 from forewarn.metadata.waiting import first_of
-from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultKind, Faults
-from forewarn.protocol.document import Document, encode_document
-from forewarn.protocol.errors import error_body
-from forewarn.protocol.versions import ApiVersion
+from forewarn.ports.faults import Faults
+from forewarn.protocol.document import write_document
+
+_DRIP_SECONDS: Final = 0.01
+"""How soon one drop follows another at most: shorter pauses would cost more than they take."""
 
 
 class Faulty:
@@ -40,55 +46,72 @@ class Faulty:
     async def interfere(
         self, request: MetadataRequest, vm: VirtualMachine
     ) -> MetadataAnswer | None:
-        """Hold up a request, reset its connection, or refuse it; None lets it pass."""
+        """Hold up a request, reset its connection, or answer something else; None lets it pass."""
         if not f"{request.path}/".startswith("/metadata/"):
             return None
         slow = self._faults.take(vm.name, FaultKind.SLOW)
         if slow is not None:
-            await self._hold_up(request, slow.seconds)
+            await self._hold_up(request.connection, slow.seconds)
+            if request.connection["lost"].is_set():
+                raise DisconnectedError
         if self._faults.take(vm.name, FaultKind.RESET) is not None:
             request.connection["reset"]()
-            await request.connection["lost"].wait()
-            raise DisconnectedError
-        refused = self._faults.take(vm.name, FaultKind.STATUS)
-        return None if refused is None else _refuse(refused)
-
-    async def _hold_up(self, request: MetadataRequest, seconds: float | None) -> None:
-        # Not by way of `receive`, which would take the body from whoever reads it later.
-        lost = request.connection["lost"]
-        await first_of(self._stopping, lost, seconds=seconds)
-        if lost.is_set():
-            raise DisconnectedError
+            await _leave(request.connection)
+        for kind, make in REPLACEMENTS.items():
+            fault = self._faults.take(vm.name, kind)
+            if fault is not None:
+                return make(fault)
+        return None
 
     def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> MetadataAnswer:
         """Answer a poll: with nothing, or with what *vm* sees instead of its document."""
         if self._faults.take(vm.name, FaultKind.EMPTY_BODY) is not None:
             return MetadataAnswer()
         document = self._faults.show(vm.name, self._board.document(vm))
-        unknown = self._faults.take(vm.name, FaultKind.UNKNOWN_TYPE)
-        if unknown is not None:
-            word = unknown.event_type or UNKNOWN_TYPE
-            return answer_bytes(_encode_with_type(document, self._board.versions[version], word))
-        page = print_page(document, self._board.versions[version])
+        api_version = self._board.versions[version]
+        taken = {kind: self._faults.take(vm.name, kind) for kind in ALTERATIONS}
+        altering = {kind: fault for kind, fault in taken.items() if fault is not None}
+        if altering:
+            return answer_json(alter_document(write_document(document, api_version), altering))
+        page = print_page(document, api_version)
         if matches(if_none_match, page.etag):
             return MetadataAnswer(status=304, headers=page.not_modified_headers)
         return MetadataAnswer(body=page.body, headers=page.headers)
 
-
-def _refuse(fault: Fault) -> MetadataAnswer:
-    status = HTTPStatus(fault.status or 500)
-    answer = answer_bytes(error_body(status.phrase.capitalize()), status=status)
-    if fault.retry_after is None:
+    async def damage(
+        self, answer: MetadataAnswer, request: MetadataRequest, vm: VirtualMachine
+    ) -> MetadataAnswer:
+        """Return what arrives of *answer*, or close the connection without it."""
+        if self._faults.take(vm.name, FaultKind.CLOSE) is not None:
+            request.connection["close"]()
+            await _leave(request.connection)
+        for kind, alter in DAMAGES.items():
+            fault = self._take_for(answer, vm, kind)
+            if fault is not None:
+                answer = alter(answer, fault)
         return answer
-    retry_after: Header = (b"Retry-After", str(fault.retry_after).encode("ascii"))
-    return replace(answer, headers=(*answer.headers, retry_after))
+
+    async def drip(self, answer: MetadataAnswer, connection: Connection, send: Send) -> bytes:
+        """Send a body a few bytes at a time, but for the last of them, which are returned."""
+        pieces = min(len(answer.body), max(1, round(answer.seconds / _DRIP_SECONDS)))
+        size = ceil(len(answer.body) / pieces)
+        rest = answer.body
+        while len(rest) > size:
+            await send({"type": "http.response.body", "body": rest[:size], "more_body": True})
+            await self._hold_up(connection, answer.seconds * size / len(answer.body))
+            rest = rest[size:]
+        return rest
+
+    def _take_for(
+        self, answer: MetadataAnswer, vm: VirtualMachine, kind: FaultKind
+    ) -> Fault | None:
+        return self._faults.take(vm.name, kind) if can_be_damaged(answer, kind) else None
+
+    async def _hold_up(self, connection: Connection, seconds: float | None) -> None:
+        # Not by way of `receive`, which would take the body from whoever reads it later.
+        await first_of(self._stopping, connection["lost"], seconds=seconds)
 
 
-def _encode_with_type(document: Document, version: ApiVersion, word: str) -> bytes:
-    events = tuple(
-        replace(event, event_type=word)
-        for event in document.events
-        if event.event_type in version.event_types
-    )
-    knowing = replace(version, event_types=frozenset({word}))
-    return encode_document(replace(document, events=events), knowing)
+async def _leave(connection: Connection) -> NoReturn:
+    await connection["lost"].wait()
+    raise DisconnectedError

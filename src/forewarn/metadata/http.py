@@ -194,8 +194,8 @@ class PollProtocol(GuardedProtocol):
 def _written_by_us(app: Any, cycle: RequestResponseCycle) -> Any:
     """Return *app* as one whose answer in *cycle* does not pass through uvicorn's hands.
 
-    It is written in one piece, with header names in the case that Azure writes them in. uvicorn
-    would write them in lower case, and the head apart from the body.
+    It is written in one piece unless it comes in several, with header names in the case that Azure
+    writes them in. uvicorn would write them in lower case, and the head apart from the body.
     """
 
     async def answer(scope: HttpScope, receive: Receive, _send: Send) -> None:
@@ -215,8 +215,10 @@ def _writer_of(cycle: RequestResponseCycle) -> Send:
             await cycle.flow.drain()
         if not cycle.disconnected:
             body = b"" if cycle.scope["method"] == "HEAD" else message["body"]
-            cycle.transport.write(head[0] + body)
-            _finish(cycle)
+            cycle.transport.write(b"".join((*head, body)))
+            head.clear()
+            if not message.get("more_body"):
+                _finish(cycle)
 
     return send
 

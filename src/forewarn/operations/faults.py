@@ -3,11 +3,11 @@
 The caller puts or removes the fault once this is committed, so that none goes unrecorded.
 """
 
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context, SharedDatabaseError
 from forewarn.operations.inventory import find_vm
 from forewarn.operations.recording import record_audit
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.store import Transaction
 
 

@@ -63,13 +63,18 @@ class Document:
 
 def encode_document(document: Document, version: ApiVersion) -> bytes:
     """Return *document* as *version* shows it, events of newer types left out."""
+    body = write_document(document, version)
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def write_document(document: Document, version: ApiVersion) -> dict[str, Any]:
+    """Return the JSON object that shows *document*, with the fields of *version*."""
     events = [
         write_event(event, version)
         for event in document.events
         if event.event_type in version.event_types
     ]
-    body = {"DocumentIncarnation": document.document_incarnation, "Events": events}
-    return json.dumps(body, separators=(",", ":")).encode("ascii")
+    return {"DocumentIncarnation": document.document_incarnation, "Events": events}
 
 
 def write_event(event: Event, version: ApiVersion) -> dict[str, object]:

@@ -29,6 +29,7 @@ from forewarn.domain.impact import Impact
 from forewarn.domain.knowledge import NOTHING, Knowledge, find_obsolete, find_unwritten
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.names import VmName
+from forewarn.domain.scenario import FaultStep
 from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
@@ -39,6 +40,7 @@ from forewarn.operations.snapshots import look
 from forewarn.operations.telling import has_news
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.executor import Executor
+from forewarn.ports.faults import FaultControl
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
@@ -98,9 +100,11 @@ class Scheduler:
         reports: FilteringBoundLogger = log,
         host_worker: HostWorker | None = None,
         performance: Performance | None = None,
+        faults: FaultControl | None = None,
     ) -> None:
         self._store = store
         self._executor = executor
+        self._faults = faults
         self._context = context
         self.epoch: Final = epoch
         self.performance: Final = performance or Performance()
@@ -222,6 +226,7 @@ class Scheduler:
             self._written |= turn.reserved
             self._impacts |= turn.reserved.impacts
             _log_occurrences(turn)
+            self._misbehave(turn)
         self._impacts = {
             key: said
             for key, said in self._impacts.items()
@@ -232,6 +237,15 @@ class Scheduler:
             self._perform(effect, events)
         known = self._known
         return replace(after, impacts=known.impacts, tasks=known.tasks, answers=known.answers)
+
+    def _misbehave(self, turn: Turn) -> None:
+        # Not before it is in the audit. Faults end with the process, so none is lost by a crash.
+        if self._faults is not None:
+            for vm, step in turn.fault_steps:
+                if isinstance(step, FaultStep):
+                    self._faults.put(vm, step.fault)
+                else:
+                    self._faults.remove(vm, step.kind)
 
     @property
     def _known(self) -> Knowledge:

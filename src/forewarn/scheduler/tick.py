@@ -1,7 +1,7 @@
 """One turn of the loop, inside one transaction: look, decide, and record what was decided."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
@@ -12,10 +12,19 @@ from forewarn.domain.event import Happening
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
-from forewarn.domain.scenario import late_events
+from forewarn.domain.names import VmName
+from forewarn.domain.scenario import (
+    Announcement,
+    ClearStep,
+    FaultStep,
+    Intervention,
+    hurry,
+    late_events,
+)
 from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, PassOccurrence, StartOccurrence
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
+from forewarn.operations.faults import record_fault_clear, record_fault_set
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import look
@@ -44,6 +53,11 @@ class Turn:
     def endings(self) -> tuple[MaintenanceOutcome, ...]:
         """How the Maintenances ended that are over now."""
         return tuple(each.outcome for each in self.finished if each.outcome is not None)
+
+    @property
+    def fault_steps(self) -> Iterator[tuple[VmName, FaultStep | ClearStep]]:
+        """Which virtual machines the server misbehaves towards from now on, or no longer."""
+        return _fault_steps(self.before, self.decisions)
 
     @property
     def met(self) -> Iterator[tuple[PassOccurrence | StartOccurrence, Occurrence]]:
@@ -87,6 +101,7 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
         if operation != before.operations.get(operation_id):
             tx.put_operation(operation)
     _record_scenarios(tx, context, before, after, decisions)
+    _record_faults(tx, context, _fault_steps(before, decisions))
     left = without_ended(after)
     return Turn(
         before=before, decisions=decisions, after=left, finished=finished, reserved=reserved
@@ -158,3 +173,26 @@ def _record_scenarios(
             tx.put_scenario_run(run)
             if run.finished_at is not None:
                 record_audit(tx, context, "scenario finish", run_id)
+
+
+def _record_faults(
+    tx: Transaction, context: Context, steps: Iterable[tuple[VmName, FaultStep | ClearStep]]
+) -> None:
+    for vm, step in steps:
+        if isinstance(step, FaultStep):
+            record_fault_set(tx, context, vm, step.fault)
+        else:
+            record_fault_clear(tx, context, vm, step.kind)
+
+
+def _fault_steps(
+    before: Snapshot, decisions: Decisions
+) -> Iterator[tuple[VmName, FaultStep | ClearStep]]:
+    for action in decisions.actions:
+        if not isinstance(action, TakeStep) or isinstance(action.step, Announcement | Intervention):
+            continue
+        run, step = before.scenario_runs[action.run_id], action.step
+        if isinstance(step, FaultStep):
+            step = replace(step, fault=hurry(step.fault, run.speed))
+        # Some may have left the fleet since the run began.
+        yield from ((vm, step) for vm in run.resources if vm in before.topology.virtual_machines)

@@ -14,8 +14,8 @@ With pytest and `pip install 'forewarn[pytest]'`, the fixture `scheduled_events`
 """
 
 from forewarn.domain.event import Outcome
+from forewarn.domain.fault import FaultKind
 from forewarn.domain.notice import NoticeMode
-from forewarn.ports.faults import FaultKind
 from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 

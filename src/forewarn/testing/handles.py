@@ -8,11 +8,11 @@ from typing import Any, Final, NoReturn, TypedDict, Unpack
 
 from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.client import Client
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import ScenarioRunId, VmName
 from forewarn.domain.scenario import ScenarioRunStatus
 from forewarn.operations.events import operate
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, stop_scenario
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventStatus, EventType

@@ -11,13 +11,13 @@ from tests.replicas import ITSELF
 
 from forewarn.console.audit import PAGE_LENGTH
 from forewarn.console.health import Condition, find_problems
-from forewarn.console.virtual_time import EFFECTS, HINTS
+from forewarn.console.virtual_time import HINTS
 from forewarn.desk.server import ReplicaView, ServerStatusView
 from forewarn.desk.services import Services
+from forewarn.domain.fault import FAULTS, FaultKind
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.recording import record_audit
-from forewarn.ports.faults import PARAMETERS, FaultKind
 from forewarn.ports.store import Store, Transaction
 
 SOUND = Condition(is_ready=True, is_writable=True, is_following=True, failing=())
@@ -97,11 +97,23 @@ def test_scenarios_and_faults_that_cannot_be_are_refused(browser: TestClient, st
     assert browser.post("/virtual-time/faults/reset").status_code == 422
 
 
-def test_every_fault_and_parameter_is_described() -> None:
-    named = {name for each in PARAMETERS.values() for name in each.needed | each.optional}
+def test_every_parameter_of_a_fault_is_described() -> None:
+    named = {name for each in FAULTS.values() for name in each.needed | each.optional}
 
-    assert set(EFFECTS) == set(FaultKind)
     assert set(HINTS) == named
+
+
+def test_every_fault_can_be_set(browser: TestClient, services: Services) -> None:
+    needed = {"seconds": "2", "status": "503"}
+    page = browser.get("/virtual-time").text
+
+    for kind, traits in FAULTS.items():
+        form = {"vm": "solo", **{name: needed[name] for name in traits.needed}}
+        assert f"<strong>{kind}</strong>" in page
+        assert browser.post(f"/virtual-time/faults/{kind}", data=form).status_code == 204
+
+    (faults,) = services.faults.all().values()
+    assert [fault.kind for fault in faults] == list(FaultKind)
 
 
 def test_health_says_what_does_not_work(console: Starlette, services: Services) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from forewarn.domain.fault import FAULTS
+
 NOTHING: dict[str, Any] = dict.fromkeys(("times", "seconds", "status", "retry_after", "event_type"))
 
 
@@ -34,6 +36,17 @@ def test_fault_is_set_shown_and_replaced(api: httpx2.Client) -> None:
         view("reset"),
         view("unknown-type", "solo", event_type="Nap"),
     ]
+
+
+def test_every_fault_can_be_set(api: httpx2.Client) -> None:
+    needed: dict[str, Any] = {"seconds": 2, "status": 503}
+
+    for kind, traits in FAULTS.items():
+        given = {name: needed[name] for name in traits.needed}
+        answer = api.put(f"virtual-machines/web-0/faults/{kind}", json=given)
+        assert (answer.status_code, answer.json()) == (200, view(kind, **given))
+
+    assert [fault["kind"] for fault in listed(api)] == list(FAULTS)
 
 
 def test_one_fault_is_cleared_or_all(api: httpx2.Client) -> None:

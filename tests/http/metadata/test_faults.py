@@ -23,8 +23,8 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import ScopeId, VmName
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.vocabulary import EventType
 
 VM = VmName("web-0")

@@ -269,6 +269,7 @@ def scope_of(
         "extensions": {
             "connection": {
                 "reset": lambda: None,
+                "close": lambda: None,
                 "lost": asyncio.Event(),
                 "impatient": asyncio.Event(),
             }

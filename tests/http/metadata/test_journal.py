@@ -18,9 +18,9 @@ from tests.http.metadata.conftest import (
 )
 
 from forewarn.clocks import SystemClock
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import VmName
 from forewarn.metadata.asgi import LARGEST_BODY
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.journal import JournalEntry
 
 VM = VmName("web-0")

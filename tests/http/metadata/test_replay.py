@@ -19,11 +19,11 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import VmName, check_name
 from forewarn.files.recording import RecordedAnswer
 from forewarn.metadata.newcomers import Newcomers
 from forewarn.metadata.replay import Replay
-from forewarn.ports.faults import Fault, FaultKind
 
 FIRST = b'{ "DocumentIncarnation": 7,\n "Events": [] }'
 SECOND = b"\xff not a document"

@@ -9,15 +9,19 @@ from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.errors import ScenarioOverError
 from forewarn.domain.event import Outcome, ScheduledEvent, Trigger, cancel, start
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import ScenarioRunId, VmName
 from forewarn.domain.scenario import (
     INTERVENTIONS,
     USUAL_IMPACT,
     Announcement,
+    ClearStep,
+    FaultStep,
     Intervention,
     ScenarioRun,
     ScenarioRunStatus,
     ScenarioStep,
+    hurry,
     late_events,
     likely_impact,
     simulated_impact,
@@ -39,6 +43,8 @@ FREEZE = Announcement(
     notice=15 * MINUTE,
     impact=5 * MINUTE,
 )
+SET = FaultStep(at=2 * MINUTE, fault=Fault(kind=FaultKind.VANISH, times=2))
+CLEAR = ClearStep(at=2 * MINUTE, kind=None)
 FAILURE = replace(FREEZE, label="failure", event_type=EventType.REBOOT, notice=None)
 
 
@@ -185,8 +191,45 @@ def test_intervention_leaves_alone_what_it_comes_too_late_for(
     assert after.steps_done == 2
 
 
-def test_announcement_is_never_late(run: ScenarioRun) -> None:
-    assert late_events(run, FREEZE, {}) == ()
+@pytest.mark.parametrize("step", [FREEZE, SET, CLEAR])
+def test_what_changes_no_event_is_never_late(run: ScenarioRun, step: ScenarioStep) -> None:
+    assert late_events(run, step, {}) == ()
+
+
+@pytest.mark.parametrize("step", [SET, CLEAR])
+def test_fault_is_a_step_that_makes_and_changes_no_event(
+    fleet: Topology,
+    run: ScenarioRun,
+    now: datetime,
+    event_ids: Iterator[EventId],
+    step: ScenarioStep,
+) -> None:
+    run, made = announce(fleet, run, now, event_ids)
+    events = {event.event_id: event for event in made}
+
+    after, changed = take_step(
+        run, step, topology=fleet, events=events, now=now, event_ids=event_ids
+    )
+
+    assert (after, changed) == (replace(run, steps_done=2), ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [
+        (FaultKind.SLOW, 60),
+        (FaultKind.DRIP, 60),
+        (FaultKind.PUBLISH_DELAY, 6),
+        (FaultKind.NOT_BEFORE_SLIP, 6),
+        (FaultKind.SHORT_NOTICE, 6),
+    ],
+)
+def test_speed_divides_the_maintenance_time_of_faults(kind: FaultKind, seconds: float) -> None:
+    assert hurry(Fault(kind=kind, seconds=60), 10).seconds == seconds
+
+
+def test_speed_changes_nothing_about_a_fault_that_takes_no_time() -> None:
+    assert hurry(SET.fault, 10) is SET.fault
 
 
 @pytest.mark.parametrize(

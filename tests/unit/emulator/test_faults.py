@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from forewarn.clocks import VirtualClock
+from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.ports.changes import StoreChange
-from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.document import Document
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -18,6 +19,7 @@ WEB, SOLO = VmName("web-0"), VmName("solo")
 SLOW = Fault(kind=FaultKind.SLOW, seconds=1)
 RESET_TWICE = Fault(kind=FaultKind.RESET, times=2)
 COUNT_ANEW = Fault(kind=FaultKind.INCARNATION_RESET)
+STALE = Fault(kind=FaultKind.STALE)
 
 
 class World:
@@ -211,6 +213,50 @@ def test_counting_anew_begins_with_what_is_seen(world: World) -> None:
     world.wait(60)
 
     assert (before, world.seen) == (0, 1)
+
+
+def test_stale_document_is_that_of_the_moment_it_was_set(world: World) -> None:
+    world.faults.put(WEB, STALE)
+    world.publish(6)
+    early = world.seen
+    world.faults.put(WEB, STALE)
+    again = world.seen
+    world.publish(7)
+    late = world.seen
+    world.faults.remove(WEB, FaultKind.STALE)
+
+    assert (early, again, late, world.seen) == (5, 6, 6, 7)
+
+
+def test_stale_document_is_shown_so_many_times(world: World) -> None:
+    world.faults.put(WEB, replace(STALE, times=2))
+    world.publish(6)
+
+    assert [world.seen for _ in range(3)] == [5, 5, 6]
+    assert WEB not in world.faults
+
+
+def test_stale_document_is_the_one_that_is_seen(world: World) -> None:
+    world.faults.put(WEB, delay(60))
+    world.publish(6)
+    world.faults.put(WEB, STALE)
+    world.wait(60)
+    world.faults.put(WEB, COUNT_ANEW)
+
+    stale = world.seen
+    world.faults.remove(WEB, FaultKind.STALE)
+
+    assert (stale, world.seen) == (0, 1)
+
+
+def test_incarnation_jumps_and_comes_back(world: World) -> None:
+    world.faults.put(WEB, Fault(kind=FaultKind.INCARNATION_JUMP))
+    jumped = world.seen
+    world.publish(6)
+    later = world.seen
+    world.faults.remove(WEB, FaultKind.INCARNATION_JUMP)
+
+    assert (jumped, later, world.seen) == (2147483653, 2147483654, 6)
 
 
 def test_virtual_machine_that_leaves_takes_its_faults_along(world: World) -> None:

@@ -1,13 +1,15 @@
 """Which parameter belongs to which kind of fault, and what it can be."""
 
+import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from itertools import product
 from math import inf, nan
 from typing import Any
 
 import pytest
 
-from forewarn.ports.faults import PARAMETERS, UNKNOWN_TYPE, Fault, FaultError, FaultKind
+from forewarn.domain.fault import FAULTS, HTTP_ERRORS, UNKNOWN_TYPE, Fault, FaultError, FaultKind
 from forewarn.protocol.vocabulary import EventType
 
 VALUES: Mapping[str, Any] = {
@@ -19,14 +21,17 @@ VALUES: Mapping[str, Any] = {
 }
 NEEDED = {
     FaultKind.SLOW: {"seconds"},
+    FaultKind.DRIP: {"seconds"},
     FaultKind.STATUS: {"status"},
     FaultKind.PUBLISH_DELAY: {"seconds"},
+    FaultKind.NOT_BEFORE_SLIP: {"seconds"},
+    FaultKind.SHORT_NOTICE: {"seconds"},
 }
-OPTIONAL = {
-    FaultKind.SLOW: {"times"},
-    FaultKind.RESET: {"times"},
+LASTING = {FaultKind.PUBLISH_DELAY, FaultKind.INCARNATION_RESET, FaultKind.INCARNATION_JUMP}
+"""These say what is from now on, not what happens to so many requests."""
+OPTIONAL: dict[FaultKind, set[str]] = {
+    **{kind: {"times"} for kind in FaultKind if kind not in LASTING},
     FaultKind.STATUS: {"times", "retry_after"},
-    FaultKind.EMPTY_BODY: {"times"},
     FaultKind.UNKNOWN_TYPE: {"times", "event_type"},
 }
 
@@ -36,7 +41,26 @@ def least(kind: FaultKind) -> dict[str, Any]:
 
 
 def test_every_kind_is_in_the_table() -> None:
-    assert set(PARAMETERS) == set(FaultKind)
+    assert list(FAULTS) == list(FaultKind)
+
+
+def test_every_effect_is_a_sentence_of_its_own() -> None:
+    effects = [traits.effect for traits in FAULTS.values()]
+
+    assert len(set(effects)) == len(FaultKind)
+    assert all(re.fullmatch(r"[A-Z][^.]+\.", effect) for effect in effects)
+
+
+def test_there_is_an_error_for_every_status_that_is_one() -> None:
+    assert {status for status in HTTPStatus if status >= 400} == HTTP_ERRORS
+
+
+@pytest.mark.parametrize("name", ["seconds", "times"])
+def test_error_names_the_parameter(name: str) -> None:
+    with pytest.raises(FaultError) as caught:
+        Fault(kind=FaultKind.SLOW, times=0, seconds=None if name == "seconds" else 1)
+
+    assert caught.value.parameter == name
 
 
 @pytest.mark.parametrize("kind", FaultKind)
@@ -91,6 +115,7 @@ def test_fault_with_what_it_cannot_have_is_refused(kind: FaultKind, name: str) -
         (FaultKind.UNKNOWN_TYPE, "event_type", "Reboot"),
         (FaultKind.UNKNOWN_TYPE, "event_type", ""),
         (FaultKind.UNKNOWN_TYPE, "event_type", "two words"),
+        (FaultKind.UNKNOWN_TYPE, "event_type", True),
         (FaultKind.UNKNOWN_TYPE, "event_type", "x" * 65),
     ],
 )
