@@ -54,6 +54,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "schedule": _noun("Start Maintenances automatically on recurring dates."),
     "gate": _noun("List and test the gates between steps.", is_rare=True),
     "emulator": _for_tests("Run a program beside a throw-away server.", usual_verb="run"),
+    "conformance": _for_tests("Grade a handler in any language.", usual_verb="run"),
     "scenario": _for_tests("Run timelines of events; record and replay real ones."),
     "clock": _for_tests("Show maintenance time, or advance it."),
     "fault": _for_tests("Inject faults for a virtual machine, to test its clients."),

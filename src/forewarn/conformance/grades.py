@@ -176,13 +176,13 @@ def _check_put_back(seen: Observation) -> GradeResult:
 
 
 def _check_once(seen: Observation) -> GradeResult:
-    most = sum(event.is_own for event in seen.events) + seen.interruptions
+    most = sum(event.impacts for event in seen.events if event.is_own) + seen.interruptions
     begun = len(seen.marks_of(MarkKind.BEGUN))
     repeated = [f"prepared {begun} times instead of {most}"] if begun > most else []
     repeated += [
         f"approved the {event.title} {len(approvals)} times"
         for event in seen.events
-        if len(approvals := seen.approvals_of(event)) > 1
+        if len(approvals := seen.approvals_of(event)) > event.impacts
     ]
     return _first_failure(iter(repeated))
 
@@ -195,8 +195,10 @@ def _find_rudeness(seen: Observation) -> Iterator[str]:
     posts = [entry for entry in seen.requests if entry.is_start_request]
     for refused in (poll for poll in seen.polls if poll.status in _REFUSALS):
         yield f"{refused.request} was refused: {refused.outcome}"
+    # Who waits for changes asks again after each.
+    changes = len({poll.document_incarnation for poll in seen.polls})
     for name, requests in (("GETs", seen.polls), ("POSTs", posts)):
-        if _is_too_much(requests, _BURST):
+        if _is_too_much(requests, _BURST + changes):
             yield f"sent {len(requests)} {name} in {_length_of(requests):.1f} s"
     for has_failed, streak in groupby(seen.polls, lambda poll: not poll.has_read):
         polls = list(streak)

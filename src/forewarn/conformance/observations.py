@@ -42,7 +42,10 @@ class HookMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedEvent:
-    """One event, in real time. One that a fault may hide need not be seen."""
+    """One event, in real time. One that a fault may hide need not be seen.
+
+    *impacts* is how often it is shown as Scheduled, as if it were new.
+    """
 
     event_id: EventId
     title: str
@@ -51,6 +54,7 @@ class ObservedEvent:
     over_at: datetime | None = None
     is_to_be_seen: bool = True
     is_to_be_prepared: bool = True
+    impacts: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

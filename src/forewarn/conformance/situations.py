@@ -8,7 +8,8 @@ from typing import Any, Final
 from forewarn.conformance.grades import Grade
 from forewarn.conformance.observations import HandlerHook
 from forewarn.conformance.trial import NEIGHBOUR, OWN, Trial
-from forewarn.testing import EmulatedEvent, FaultKind
+from forewarn.domain.fault import FAULTS, FaultKind, FaultPart
+from forewarn.testing import EmulatedEvent
 
 Play = Callable[[Trial], None]
 
@@ -128,7 +129,7 @@ def _live_through(trial: Trial, event: EmulatedEvent) -> None:
     trial.await_recovery()
 
 
-def _event_behind_fault(kind: str, parameters: Mapping[str, Any], trial: Trial) -> None:
+def _event_behind_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
     trial.start()
     trial.set_fault(kind, parameters)
     event = trial.announce()
@@ -137,10 +138,10 @@ def _event_behind_fault(kind: str, parameters: Mapping[str, Any], trial: Trial) 
     _live_through(trial, event)
 
 
-def _event_after_fault(kind: str, parameters: Mapping[str, Any], trial: Trial) -> None:
+def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
     trial.start()
     trial.set_fault(kind, parameters)
-    misshown = trial.announce(in_faults=True)
+    misshown = trial.announce_oddly(impacts=2 if kind is FaultKind.SECOND_IMPACT else 1)
     trial.watch(polls=3)
     trial.finish(misshown)
     trial.clear_faults()
@@ -203,39 +204,33 @@ _LIFE: Final = (
     ),
 )
 
-_VARIANTS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-    "slow": {"": {"seconds": 2}},
-    "drip": {"": {"seconds": 2}},
-    "status": {
+_VARIANTS: Final[Mapping[FaultKind, Mapping[str, Mapping[str, Any]]]] = {
+    FaultKind.SLOW: {"": {"seconds": 2}},
+    FaultKind.DRIP: {"": {"seconds": 2}},
+    FaultKind.STATUS: {
         "-410": {"status": 410},
         "-429": {"status": 429, "retry_after": 2},
         "-500": {"status": 500},
     },
-    "publish-delay": {"": {"seconds": 600}},
-    "not-before-slip": {"": {"seconds": 300}},
-    "short-notice": {"": {"seconds": 300}},
+    FaultKind.PUBLISH_DELAY: {"": {"seconds": 600}},
+    FaultKind.NOT_BEFORE_SLIP: {"": {"seconds": 300}},
+    FaultKind.SHORT_NOTICE: {"": {"seconds": 300}},
 }
 """The parameters of the faults that need some, by what is added to the name of the situation."""
-_OF_DELIVERY: Final = frozenset({
-    "slow", "reset", "close", "drip", "status", "html", "redirect", "empty-body", "truncated",
-    "long-length", "short-length", "bom", "plain-text",
-})  # fmt: skip
-"""The kinds that keep a document from arriving as it is: an event may come behind them. Any other
-changes what the document says, and what a handler makes of that is its own affair; it is graded on
-the event after that."""
 
 
 def _of_faults() -> Iterator[Situation]:
-    for kind in FaultKind:
-        is_of_delivery = kind.value in _OF_DELIVERY
-        play = _event_behind_fault if is_of_delivery else _event_after_fault
-        when = "during" if is_of_delivery else "after"
-        for suffix, parameters in _VARIANTS.get(kind.value, {"": {}}).items():
+    for kind, traits in FAULTS.items():
+        # What a handler makes of a document that says something odd is its own affair: it is graded
+        # on the event after that.
+        is_odd = traits.part is FaultPart.DOCUMENT
+        play = _event_after_fault if is_odd else _event_behind_fault
+        for suffix, parameters in _VARIANTS.get(kind, {"": {}}).items():
             yield Situation(
-                name=f"fault-{kind.value}{suffix}",
-                what=f"A Reboot of {OWN} is announced {when} the fault {kind.value}{suffix}.",
+                name=f"fault-{kind}{suffix}",
+                what=f"{traits.effect} A Reboot of {OWN} {'follows' if is_odd else 'waits'}.",
                 grades=_FULL,
-                play=partial(play, kind.value, parameters),
+                play=partial(play, kind, parameters),
             )
 
 

@@ -22,6 +22,8 @@ from forewarn.conformance.observations import (
     Observation,
     ObservedEvent,
 )
+from forewarn.domain.errors import IllegalTransitionError
+from forewarn.domain.fault import FaultKind
 from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace
 from forewarn.emulator.variables import endpoint_variables
 from forewarn.environment import environment_with
@@ -161,25 +163,35 @@ class Trial:
         _signal(process, signal.SIGKILL)
         process.wait()
 
-    def announce(self, vm: str = OWN, *, in_faults: bool = False, **details: Any) -> EmulatedEvent:
+    def announce(self, vm: str = OWN, *, started: bool = False) -> EmulatedEvent:
         """Announce a Reboot of *vm*."""
+        return self._announce(vm, started=started, is_to_be_prepared=vm == OWN and not started)
+
+    def announce_oddly(self, impacts: int) -> EmulatedEvent:
+        """Announce a Reboot that a fault changes or hides, and may repeat: *impacts* in all."""
+        return self._announce(OWN, is_to_be_seen=False, is_to_be_prepared=False, impacts=impacts)
+
+    def _announce(self, vm: str, *, started: bool = False, **expected: Any) -> EmulatedEvent:
         announced_at = _now()
-        event = self._emulator.vm(vm).reboot(**details)
+        event = self._emulator.vm(vm).reboot(started=started)
         self._events[event] = ObservedEvent(
             event_id=event.event_id,
             title=f"Reboot of {vm}",
             is_own=vm == OWN,
             announced_at=announced_at,
-            is_to_be_seen=not in_faults,
-            is_to_be_prepared=vm == OWN and not in_faults and not details.get("started"),
+            **expected,
         )
         return event
 
     def begin(self, event: EmulatedEvent) -> None:
-        """Let *event* start at NotBefore, unless it has started."""
-        not_before = event.record.not_before
-        if event.event_status is EventStatus.SCHEDULED and not_before is not None:
-            self._emulator.clock.advance(not_before - self._emulator.clock.now)
+        """Have *event* start, unless it was approved and starts by itself.
+
+        Time stands still meanwhile: if it passed, the impact could be over before anybody saw it.
+        """
+        if not event.approvals:
+            with suppress(IllegalTransitionError):  # it was approved just now
+                event.start()
+        self._until(lambda: event.event_status is not EventStatus.SCHEDULED)
 
     def finish(self, event: EmulatedEvent) -> None:
         """Complete *event*, or cancel it if it has not started."""
@@ -201,7 +213,7 @@ class Trial:
         """Have preparations fail."""
         self._marks_folder.joinpath(_FAIL).touch()
 
-    def set_fault(self, kind: str, parameters: Mapping[str, Any]) -> None:
+    def set_fault(self, kind: FaultKind, parameters: Mapping[str, Any]) -> None:
         """Misbehave towards the handler."""
         self._has_faults = True
         self._web.fault(kind, **parameters)
