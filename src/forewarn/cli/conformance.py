@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Lock
@@ -24,6 +25,7 @@ from forewarn.cli.output import (
 )
 from forewarn.cli.signals import stop_signals
 from forewarn.cli.times import duration_option, read_seconds
+from forewarn.protocol.vocabulary import EventType
 
 if TYPE_CHECKING:
     from forewarn.conformance.battery import SituationReport
@@ -48,6 +50,10 @@ def run(
     command: Annotated[list[str], argument("-- COMMAND", "The handler.")],
     *,
     only: _Only = None,
+    event_type: Annotated[
+        EventType,
+        option("TYPE", f"Type of the events: {', '.join(EventType)}.", "--type", case_sensitive=False),
+    ] = EventType.REBOOT,
     without: Annotated[
         list[str] | None, option("HOOK", "The handler has no such hook: prepare, recover.")
     ] = None,
@@ -83,7 +89,8 @@ def run(
         from forewarn.conformance.reports import write_junit, write_object  # noqa: PLC0415
 
         situations = _choose(only or ["*"])
-        rules = _make_rules(command, without or [], timeout, is_apart=netns)
+        rules = _make_rules(command, without or [], is_apart=netns)
+        rules = replace(rules, event_type=event_type, timeout=read_seconds(timeout))
         report = run_battery(situations, rules, jobs=jobs, tell=_Narrator(len(situations)).tell)
         if junit is not None:
             _write(junit, write_junit(report))
@@ -122,7 +129,7 @@ def _choose(patterns: Sequence[str]) -> "list[Situation]":
 
 
 def _make_rules(
-    command: Sequence[str], without: Sequence[str], timeout: str, *, is_apart: bool
+    command: Sequence[str], without: Sequence[str], *, is_apart: bool
 ) -> "TrialRules":
     from forewarn.conformance.observations import HandlerHook  # noqa: PLC0415
     from forewarn.conformance.trial import OWN, TrialRules  # noqa: PLC0415
@@ -141,7 +148,6 @@ def _make_rules(
         enter_network_namespace(OWN)
     return TrialRules(
         command=command,
-        timeout=read_seconds(timeout),
         is_apart=is_apart,
         hooks=frozenset(HandlerHook) - set(map(HandlerHook, without)),
     )

@@ -152,33 +152,33 @@ def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Tr
 _LIFE: Final = (
     Situation(
         name="own-event",
-        what=f"A Reboot of {OWN} is announced, approved, started and completed.",
+        what=f"An event of {OWN} is announced, approved, started and completed.",
         grades=_FULL,
         play=_own_event,
     ),
     Situation(
         name="neighbour-event",
-        what=f"A Reboot of {NEIGHBOUR}, in the same availability set, comes and goes.",
+        what=f"An event of {NEIGHBOUR}, in the same availability set, comes and goes.",
         grades=(*_ALWAYS, Grade.OWN),
         play=_neighbour_event,
     ),
     Situation(
         name="canceled",
-        what=f"A Reboot of {OWN} is canceled during the preparation.",
+        what=f"An event of {OWN} is canceled during the preparation.",
         grades=(*_ALWAYS, Grade.PUT_BACK),
         play=_canceled,
         needs=_PREPARE,
     ),
     Situation(
         name="replaced",
-        what=f"A Reboot of {OWN} is canceled during the preparation, and another one announced.",
+        what=f"An event of {OWN} is canceled during the preparation, and another one announced.",
         grades=_FULL,
         play=_replaced,
         needs=_PREPARE,
     ),
     Situation(
         name="straight-to-started",
-        what=f"A Reboot of {OWN} is Started when it is first shown.",
+        what=f"An event of {OWN} is Started when it is first shown.",
         grades=(*_ALWAYS, Grade.PUT_BACK),
         play=_straight_to_started,
     ),
@@ -228,7 +228,7 @@ def _of_faults() -> Iterator[Situation]:
         for suffix, parameters in _VARIANTS.get(kind, {"": {}}).items():
             yield Situation(
                 name=f"fault-{kind}{suffix}",
-                what=f"{traits.effect} A Reboot of {OWN} {'follows' if is_odd else 'waits'}.",
+                what=f"{traits.effect} An event of {OWN} {'follows' if is_odd else 'waits'}.",
                 grades=_FULL,
                 play=partial(play, kind, parameters),
             )

@@ -27,7 +27,7 @@ from forewarn.domain.fault import FaultKind
 from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace
 from forewarn.emulator.variables import endpoint_variables
 from forewarn.environment import environment_with
-from forewarn.testing import EmulatedEvent, Emulator, EventStatus
+from forewarn.testing import EmulatedEvent, Emulator, EventStatus, EventType
 
 OWN: Final = "web-0"
 """The virtual machine of the handler."""
@@ -52,9 +52,13 @@ _SCRIPTS: Final[Mapping[HandlerHook, str]] = {
 }
 """What the hooks do. A file is a mark, and the time it was made at is the time of the mark."""
 _NAP_SECONDS: Final = 0.02
+_START_SECONDS: Final = 60.0
+"""How long a handler may take to load, beside others that load at the same time."""
 _END_SECONDS: Final = 3.0
 _QUIET_SECONDS: Final = 2.0
 """How long a handler is watched that waits for a change, and so does not poll meanwhile."""
+_SHORTEST_SECONDS: Final = 1.0
+"""How long any handler is watched: one that polls far too often is done with its polls at once."""
 _SHOWN_LINES: Final = 5
 
 
@@ -74,6 +78,7 @@ class TrialRules:
     """
 
     command: Sequence[str]
+    event_type: EventType = EventType.REBOOT
     timeout: float = 15.0
     is_apart: bool = False
     hooks: frozenset[HandlerHook] = frozenset(HandlerHook)
@@ -140,7 +145,7 @@ class Trial:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._require(lambda: self._count_polls() > before)
+        self._require(lambda: self._count_polls() > before, max(_START_SECONDS, self._rules.timeout))
 
     def kill(self) -> None:
         """End the handler as a crash would, with everything it has begun."""
@@ -164,19 +169,19 @@ class Trial:
         process.wait()
 
     def announce(self, vm: str = OWN, *, started: bool = False) -> EmulatedEvent:
-        """Announce a Reboot of *vm*."""
+        """Announce an event of *vm*."""
         return self._announce(vm, started=started, is_to_be_prepared=vm == OWN and not started)
 
     def announce_oddly(self, impacts: int) -> EmulatedEvent:
-        """Announce a Reboot that a fault changes or hides, and may repeat: *impacts* in all."""
+        """Announce an event that a fault changes or hides, and may repeat: *impacts* in all."""
         return self._announce(OWN, is_to_be_seen=False, is_to_be_prepared=False, impacts=impacts)
 
     def _announce(self, vm: str, *, started: bool = False, **expected: Any) -> EmulatedEvent:
         announced_at = _now()
-        event = self._emulator.vm(vm).reboot(started=started)
+        (event,) = self._emulator.announce(self._rules.event_type, vm, started=started)
         self._events[event] = ObservedEvent(
             event_id=event.event_id,
-            title=f"Reboot of {vm}",
+            title=f"{self._rules.event_type} of {vm}",
             is_own=vm == OWN,
             announced_at=announced_at,
             **expected,
@@ -252,8 +257,10 @@ class Trial:
         began = time.monotonic()
 
         def has_come() -> bool:
-            is_quiet = time.monotonic() - began > _QUIET_SECONDS and self._is_waiting()
-            return is_quiet or self._count_polls() >= enough or until()
+            seconds = time.monotonic() - began
+            is_quiet = seconds > _QUIET_SECONDS and self._is_waiting()
+            has_polled = seconds > _SHORTEST_SECONDS and self._count_polls() >= enough
+            return is_quiet or has_polled or until()
 
         self._until(has_come)
 
@@ -301,12 +308,12 @@ class Trial:
         last = self._web.requests[-1:]
         return any(entry.is_poll and entry.seconds is None for entry in last)
 
-    def _require(self, has_come: Callable[[], bool]) -> None:
-        if not self._until(has_come):
+    def _require(self, has_come: Callable[[], bool], seconds: float | None = None) -> None:
+        if not self._until(has_come, seconds):
             raise TrialOverError
 
-    def _until(self, has_come: Callable[[], bool]) -> bool:
-        deadline = time.monotonic() + self._rules.timeout
+    def _until(self, has_come: Callable[[], bool], seconds: float | None = None) -> bool:
+        deadline = time.monotonic() + (seconds or self._rules.timeout)
         while not has_come():
             self._check_running()
             if time.monotonic() > deadline:
