@@ -51,7 +51,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "host": _noun("See, label, close and remove hosts."),
     "event": _noun("Announce, follow and change events."),
     "maintenance": _noun("Plan, start and steer maintenance of many virtual machines."),
-    "schedule": _noun("Start Maintenances automatically on recurring dates."),
+    "schedule": _noun("Start Maintenances automatically on recurring dates.", is_rare=True),
     "gate": _noun("List and test the gates between steps.", is_rare=True),
     "emulator": _for_tests("Run a program beside a throw-away server.", usual_verb="run"),
     "conformance": _for_tests("Grade a handler in any language.", usual_verb="run"),

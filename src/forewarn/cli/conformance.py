@@ -3,7 +3,6 @@
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Lock
@@ -13,7 +12,7 @@ import typer
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.options import argument, option, switch
+from forewarn.cli.options import Given, accepting, argument, keyword, option, switch
 from forewarn.cli.output import (
     Columns,
     Output,
@@ -45,28 +44,50 @@ _Only = Annotated[
 ]
 
 
+_OPTIONS: Final = (
+    keyword(
+        "event_type",
+        Annotated[
+            EventType,
+            option("TYPE", f"{', '.join(EventType)}.", "--type", case_sensitive=False),
+        ],
+        default=EventType.REBOOT,
+    ),
+    keyword(
+        "timeout",
+        Annotated[str, duration_option("How long to wait for the handler each time.")],
+        default="15s",
+    ),
+    keyword(
+        "jobs",
+        Annotated[int, option("N", "How many situations at a time.", min=1, max=100)],
+        default=8,
+    ),
+    keyword(
+        "netns",
+        Annotated[bool, switch("Have 169.254.169.254 be the endpoint (Linux).", "--netns")],
+        default=False,
+    ),
+    keyword(
+        "minimum",
+        Annotated[int, option("PERCENT", "Lowest score that is a success.", min=0, max=100)],
+        default=100,
+    ),
+    keyword("junit", Annotated[Path | None, option("FILE", "Also write JUnit XML here.")]),
+)
+
+
 @app.command("run")
+@accepting(*_OPTIONS)
 def run(
     command: Annotated[list[str], argument("-- COMMAND", "The handler.")],
     *,
     only: _Only = None,
-    event_type: Annotated[
-        EventType,
-        option("TYPE", f"Type of the events: {', '.join(EventType)}.", "--type", case_sensitive=False),
-    ] = EventType.REBOOT,
     without: Annotated[
         list[str] | None, option("HOOK", "The handler has no such hook: prepare, recover.")
     ] = None,
-    timeout: Annotated[str, duration_option("How long to wait for the handler each time.")] = "15s",
-    jobs: Annotated[int, option("N", "How many situations at a time.", min=1, max=100)] = 8,
-    netns: Annotated[
-        bool, switch("Have 169.254.169.254 be the endpoint (Linux).", "--netns")
-    ] = False,
-    minimum: Annotated[
-        int, option("PERCENT", "Lowest score that is a success.", min=0, max=100)
-    ] = 100,
-    junit: Annotated[Path | None, option("FILE", "Also write JUnit XML here.")] = None,
     output: OutputOption = Output.TABLE,
+    **flags: Any,
 ) -> None:
     """Take a handler through situations, and grade it.
 
@@ -79,24 +100,23 @@ def run(
 
     Example: forewarn conformance run -- ./my-handler
 
-    Example: forewarn conformance --only own-event -- sh -c './drainer
-    "$FOREWARN_CONFORMANCE_PREPARE"'
+    Example: forewarn conformance --only own-event --without recover -- ./my-handler
 
-    Example: forewarn conformance --without recover --junit report.xml -- ./my-handler
+    Example: forewarn conformance --junit report.xml --netns -- ./my-handler
     """
     with stop_signals(), reported_errors("conformance run"):
         from forewarn.conformance.battery import run_battery  # noqa: PLC0415 - slow to load
         from forewarn.conformance.reports import write_junit, write_object  # noqa: PLC0415
 
         situations = _choose(only or ["*"])
-        rules = _make_rules(command, without or [], is_apart=netns)
-        rules = replace(rules, event_type=event_type, timeout=read_seconds(timeout))
-        report = run_battery(situations, rules, jobs=jobs, tell=_Narrator(len(situations)).tell)
-        if junit is not None:
-            _write(junit, write_junit(report))
+        rules = _make_rules(command, without or [], flags)
+        tell = _Narrator(len(situations)).tell
+        report = run_battery(situations, rules, jobs=flags["jobs"], tell=tell)
+        if flags["junit"] is not None:
+            _write(flags["junit"], write_junit(report))
         print_answer(write_object(report), output, _print_report)
-    if report.score < minimum:
-        raise typer.Exit(ExitCode.FAILED)
+        if report.score < flags["minimum"]:
+            raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command("list")
@@ -122,15 +142,11 @@ def _choose(patterns: Sequence[str]) -> "list[Situation]":
             hint = "try: forewarn conformance list"
             raise CommandError(message, code=ExitCode.USAGE, hint=hint)
     return [
-        each
-        for each in SITUATIONS
-        if any(fnmatchcase(each.name, pattern) for pattern in patterns)
+        each for each in SITUATIONS if any(fnmatchcase(each.name, pattern) for pattern in patterns)
     ]
 
 
-def _make_rules(
-    command: Sequence[str], without: Sequence[str], *, is_apart: bool
-) -> "TrialRules":
+def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) -> "TrialRules":
     from forewarn.conformance.observations import HandlerHook  # noqa: PLC0415
     from forewarn.conformance.trial import OWN, TrialRules  # noqa: PLC0415
     from forewarn.emulator.netns import enter_network_namespace  # noqa: PLC0415
@@ -139,16 +155,18 @@ def _make_rules(
     if unknown := set(without) - set(HandlerHook):
         problem = f"--without: {min(unknown)!r} is not one of {', '.join(HandlerHook)}."
     elif shutil.which(command[0]) is None:
-        problem = f"{command[0]} cannot be run: no such program."
-    elif sys.platform == "win32" or (is_apart and sys.platform != "linux"):
-        problem = "--netns needs Linux." if is_apart else "This needs a POSIX shell."
+        problem = f"{command[0]} cannot be run: there is no such program."
+    elif sys.platform == "win32" or (flags["netns"] and sys.platform != "linux"):
+        problem = "--netns needs Linux." if flags["netns"] else "The hooks need a POSIX shell."
     if problem:
         raise CommandError(problem, code=ExitCode.USAGE)
-    if is_apart:  # before there are threads: none of them could have a user namespace
+    if flags["netns"]:  # before there are threads: none of them could have a user namespace
         enter_network_namespace(OWN)
     return TrialRules(
         command=command,
-        is_apart=is_apart,
+        event_type=flags["event_type"],
+        timeout=read_seconds(flags["timeout"]),
+        is_apart=flags["netns"],
         hooks=frozenset(HandlerHook) - set(map(HandlerHook, without)),
     )
 
@@ -182,9 +200,7 @@ def _print_situations(answer: Row) -> None:
 
 def _print_report(answer: Row) -> None:
     grades = [grade["grade"] for grade in answer["grades"]]
-    rows = [
-        {"situation": each["situation"], **_outcomes(each)} for each in answer["situations"]
-    ]
+    rows = [{"situation": each["situation"], **_outcomes(each)} for each in answer["situations"]]
     columns: Columns = {"situation": "situation", **{grade: grade for grade in grades}}
     print_table(rows, columns)
     for situation in answer["situations"]:

@@ -29,15 +29,16 @@ def write_junit(report: ConformanceReport) -> bytes:
     """Return *report* as the XML that CI systems read: a suite for each situation."""
     root = Element("testsuites", _counts(report))
     for situation in report.situations:
+        about = {"name": situation.name, "time": f"{situation.seconds:.3f}"}
         counts = _counts(ConformanceReport((situation,)))
-        seconds = f"{situation.seconds:.3f}"
-        suite = SubElement(root, "testsuite", name=situation.name, time=seconds, **counts)
+        suite = SubElement(root, "testsuite", {**about, **counts})
         for grade, result in situation.results.items():
             case = SubElement(suite, "testcase", classname=situation.name, name=grade)
             _add_result(case, result)
         SubElement(suite, "system-out").text = "\n".join(map(printable, situation.last_lines))
     indent(root)
-    return tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: str = tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
 
 
 def _write_situation(situation: SituationReport) -> dict[str, Any]:

@@ -145,7 +145,9 @@ class Trial:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._require(lambda: self._count_polls() > before, max(_START_SECONDS, self._rules.timeout))
+        self._require(
+            lambda: self._count_polls() > before, max(_START_SECONDS, self._rules.timeout)
+        )
 
     def kill(self) -> None:
         """End the handler as a crash would, with everything it has begun."""

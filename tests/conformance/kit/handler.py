@@ -2,7 +2,8 @@
 
     python handler.py [MISTAKE]
 
-It needs no package, keeps in a file what it has to put back, and runs the hooks of the conformance kit.
+It needs no package, runs the hooks of the conformance kit, and keeps in a file what is to be put
+back.
 """
 
 import contextlib

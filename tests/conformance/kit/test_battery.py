@@ -58,7 +58,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def grade(*words: str) -> Done:
-    command = (BIN / "forewarn", "conformance", "run", "--output", "json", *words)
+    command = (str(BIN / "forewarn"), "conformance", "run", "--output", "json", *words)
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
@@ -122,7 +122,9 @@ def test_mistake_is_found(mistake: str, runs: Runs) -> None:
 
     done = runs[mistake].result()
 
-    found = [why for where, what, why in failures(read(done)) if (where, what) == (situation, grade)]
+    found = [
+        why for where, what, why in failures(read(done)) if (where, what) == (situation, grade)
+    ]
     assert any(reason in why for why in found), done.stdout
     assert read(done)["score"] < 100
     assert done.returncode == 1
