@@ -72,8 +72,8 @@ static class Program
             if (events != null)
             {
                 var before = known;
-                known = events.ToDictionary(each => each.EventId);
-                foreach (var each in events)
+                known = events.GroupBy(each => each.EventId).ToDictionary(same => same.Key, same => same.First());
+                foreach (var each in known.Values)
                 {
                     Event was;
                     before.TryGetValue(each.EventId, out was);

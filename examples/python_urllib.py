@@ -21,8 +21,9 @@ EVENTS = f"{METADATA}/metadata/scheduledevents?api-version=2020-07-01"
 NAME = f"{METADATA}/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 # The server knows us by our connection: a proxy cannot ask in our place.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-# All of it passes: refused, reset, timed out, 404, 410, 429, 5xx, an empty body (which is no JSON).
-TROUBLE = (OSError, http.client.HTTPException, ValueError)
+# All of it passes: refused, reset, timed out, 404, 410, 429, 5xx, an empty body (which is no JSON),
+# and JSON that is no document.
+TROUBLE = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
 
 Event = dict[str, Any]
 
@@ -113,7 +114,7 @@ def call(
 
 
 def describe(event: Event) -> str:
-    when = f", not before {event['NotBefore']}" if event["NotBefore"] else ""
+    when = f", not before {event['NotBefore']}" if event.get("NotBefore") else ""
     return f"{event['EventId']} {event['EventType']} of {', '.join(event['Resources'])}{when}"
 
 

@@ -80,8 +80,9 @@ while ($true) {
         $answer = Invoke-Metadata GET $eventsUrl $etag
         # A body may be empty, first of all on the first call, and is then no document.
         if ($answer.Status -eq 200 -and $answer.Text) {
+            $events = ($answer.Text | ConvertFrom-Json).Events
             $before, $known = $known, @{}
-            foreach ($each in ($answer.Text | ConvertFrom-Json).Events) { $known[$each.EventId] = $each }
+            foreach ($each in $events) { $known[$each.EventId] = $each }
             $etag = $answer.ETag
             foreach ($each in $known.Values) {
                 $was = $before[$each.EventId]

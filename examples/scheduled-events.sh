@@ -33,9 +33,10 @@ is_mine() { case ",$1," in *",$me,"*) ;; *) false ;; esac; }
 poll() {
   ask -H "If-None-Match: $etag" -D "$dir/headers" -o "$dir/body" "$events" || { etag=none; return 1; }
   etag=$(sed -n 's/^[Ee][Tt]ag: *//p' "$dir/headers" | tr -d '\r')
-  [ -s "$dir/body" ] && jq -r '.Events[] |
+  [ -s "$dir/body" ] || return 1
+  jq -r '.Events | unique_by(.EventId)[] |
     [.EventId, .EventStatus, .EventType, (.Resources | join(",")), .NotBefore] | @tsv' \
-    "$dir/body" > "$dir/now"
+    "$dir/body" > "$dir/now" || { etag=none; return 1; }
 }
 
 etag=none

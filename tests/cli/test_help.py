@@ -20,6 +20,7 @@ NOUNS = {
     "db",
     "fault",
     "emulator",
+    "conformance",
     "token",
     "notification",
     "gate",
@@ -47,6 +48,7 @@ VERBS = {
     "gate": {"list", "test"},
     "db": {"backup", "check", "copy", "mark-restored", "restore", "upgrade"},
     "emulator": {"requests", "run"},
+    "conformance": {"list", "run"},
     "config": {"show"},
 }  # fmt: skip
 
@@ -84,7 +86,13 @@ def test_what_tests_need_stands_together() -> None:
     _, _, listed = helped().partition("To test a workload:\n")
 
     rows = listed.partition("\n\n")[0].splitlines()
-    assert [row.split()[0] for row in rows] == ["emulator", "scenario", "clock", "fault"]
+    assert [row.split()[0] for row in rows] == [
+        "emulator",
+        "conformance",
+        "scenario",
+        "clock",
+        "fault",
+    ]
 
 
 @pytest.mark.parametrize("noun", VERBS)

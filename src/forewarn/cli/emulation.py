@@ -19,6 +19,7 @@ from forewarn.cli.own_server import LOCALHOST, make_folder, own_command, own_set
 from forewarn.cli.signals import StopSignals, held_back, stop_signals
 from forewarn.domain.errors import InvalidNameError
 from forewarn.domain.names import check_name
+from forewarn.emulator.variables import endpoint_variables
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.settings_table import ClockKind
 
@@ -34,11 +35,6 @@ _ONLY_VM: Final = "vm-0"
 _FLEET: Final = "fleet.toml"
 _TOKEN: Final = "FOREWARN_TOKEN"  # noqa: S105 - the name of the variable
 _METADATA_IP: Final = "169.254.169.254"
-_OTHERS: Final[Mapping[str, str]] = {
-    "AZURE_SCHEDULEDEVENTS_URL": "/metadata/scheduledevents?api-version=2019-08-01",
-    "AZURE_METADATAINSTANCE_URL": "/metadata/instance?api-version=2019-08-01",
-}
-"""The variables of other people's programs: those of webdevops/azure-scheduledevents-manager."""
 
 Program = Annotated[
     list[str] | None, argument("-- COMMAND", "The program (default: serve until Ctrl-C).")
@@ -197,12 +193,10 @@ def _variables(wanted: Emulation, listeners: "Listeners", folder: Path) -> dict[
     if wanted.netns:
         url, found = f"http://{_METADATA_IP}", {"SCHEDULEDEVENTSIP": _METADATA_IP}
     return {
-        "FOREWARN_METADATA_URL": url,
-        "FOREWARN_METADATA": url,
+        **endpoint_variables(url),
         "FOREWARN_SERVER": f"http://{LOCALHOST}:{_port_of(listeners.control[0])}",
         "FOREWARN_STATE_DIR": str(folder),
         _TOKEN: (folder / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip(),
-        **{name: f"{url}{path}" for name, path in _OTHERS.items()},
         **found,
     }
 

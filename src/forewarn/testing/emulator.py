@@ -77,12 +77,12 @@ class Emulator:
         self.close()
 
     @in_one_frame
-    def start(self) -> None:
-        """Begin to serve; `with` does it for you."""
+    def start(self, listen: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        """Begin to serve at *listen*, a host and a port; `with` does it for you."""
         with self._starting:
             if self._engine is None:
                 now = self._now or SystemClock().now()
-                self._engine = start_engine(self._settings, self._fleet, now)
+                self._engine = start_engine(self._settings, self._fleet, now, listen=listen)
 
     def close(self) -> None:
         """Stop serving and leave nothing behind. Doing it twice does no harm."""

@@ -169,6 +169,7 @@ def start_engine(
     now: datetime,
     *,
     notifications: Notifications | None = None,
+    listen: tuple[str, int] = (_LOCALHOST, 0),
 ) -> Engine:
     """Start a server with *settings* and *fleet*, in which it is *now*.
 
@@ -200,7 +201,7 @@ def start_engine(
         )
         replica = assemble(chosen, store, beginning, outside)
         replica.candidate.campaign()
-        listener = closing.enter_context(open_listener(_LOCALHOST, 0))
+        listener = closing.enter_context(open_listener(*listen))
         background = closing.enter_context(_Background())
         metadata = replica.metadata_server([listener])
         background.run(metadata.run_until_stopped(), stop=metadata.stop)

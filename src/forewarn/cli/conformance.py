@@ -1,0 +1,229 @@
+"""`forewarn conformance`: a handler in any language goes through situations, and is graded."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from forewarn.cli.catalogue import noun
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.cli.options import Given, accepting, argument, keyword, option, switch
+from forewarn.cli.output import (
+    Columns,
+    Output,
+    OutputOption,
+    Row,
+    print_answer,
+    print_line,
+    print_table,
+)
+from forewarn.cli.signals import stop_signals
+from forewarn.cli.times import duration_option, read_seconds
+from forewarn.protocol.vocabulary import EventType
+
+if TYPE_CHECKING:
+    from forewarn.conformance.battery import SituationReport
+    from forewarn.conformance.situations import Situation
+    from forewarn.conformance.trial import TrialRules
+
+app = noun(
+    "conformance",
+    "forewarn conformance -- COMMAND is short for forewarn conformance run -- COMMAND.",
+)
+
+_CELLS: Final = {"passed": "ok", "failed": "FAIL", "skipped": "-"}
+
+_Only = Annotated[
+    list[str] | None,
+    option("SITUATION", "Only this one, or a pattern: 'fault-*'; repeatable."),
+]
+
+
+_OPTIONS: Final = (
+    keyword(
+        "event_type",
+        Annotated[
+            EventType,
+            option("TYPE", f"{', '.join(EventType)}.", "--type", case_sensitive=False),
+        ],
+        default=EventType.REBOOT,
+    ),
+    keyword(
+        "timeout",
+        Annotated[str, duration_option("How long to wait for the handler each time.")],
+        default="15s",
+    ),
+    keyword(
+        "jobs",
+        Annotated[int, option("N", "How many situations at a time.", min=1, max=100)],
+        default=8,
+    ),
+    keyword(
+        "netns",
+        Annotated[bool, switch("Have 169.254.169.254 be the endpoint (Linux).", "--netns")],
+        default=False,
+    ),
+    keyword(
+        "minimum",
+        Annotated[int, option("PERCENT", "Lowest score that is a success.", min=0, max=100)],
+        default=100,
+    ),
+    keyword("junit", Annotated[Path | None, option("FILE", "Also write JUnit XML here.")]),
+)
+
+
+@app.command("run")
+@accepting(*_OPTIONS)
+def run(
+    command: Annotated[list[str], argument("-- COMMAND", "The handler.")],
+    *,
+    only: _Only = None,
+    without: Annotated[
+        list[str] | None, option("HOOK", "The handler has no such hook: prepare, recover.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    **flags: Any,
+) -> None:
+    """Take a handler through situations, and grade it.
+
+    Each situation has a server and a handler of its own. The handler finds the endpoint
+    in FOREWARN_METADATA_URL and is web-0; web-1 is in the same availability set. It runs
+    the program in FOREWARN_CONFORMANCE_PREPARE before it approves an event, and the one
+    in FOREWARN_CONFORMANCE_RECOVER afterwards: see docs/reference/conformance.md.
+
+    Exits with 0 if the score reaches --minimum, with 1 if not.
+
+    Example: forewarn conformance run -- ./my-handler
+
+    Example: forewarn conformance --only own-event --without recover -- ./my-handler
+
+    Example: forewarn conformance --junit report.xml --netns -- ./my-handler
+    """
+    with stop_signals(), reported_errors("conformance run"):
+        from forewarn.conformance.battery import run_battery  # noqa: PLC0415 - slow to load
+        from forewarn.conformance.reports import write_junit, write_object  # noqa: PLC0415
+
+        situations = _choose(only or ["*"])
+        rules = _make_rules(command, without or [], flags)
+        tell = _Narrator(len(situations)).tell
+        report = run_battery(situations, rules, jobs=flags["jobs"], tell=tell)
+        if flags["junit"] is not None:
+            _write(flags["junit"], write_junit(report))
+        print_answer(write_object(report), output, _print_report)
+        if report.score < flags["minimum"]:
+            raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command("list")
+def list_all(*, only: _Only = None, output: OutputOption = Output.TABLE) -> None:
+    """List the situations, and what is graded in each.
+
+    Example: forewarn conformance list
+    """
+    with reported_errors("conformance list"):
+        rows = [
+            {"situation": each.name, "what": each.what, "grades": list(map(str, each.grades))}
+            for each in _choose(only or ["*"])
+        ]
+        print_answer({"situations": rows}, output, _print_situations)
+
+
+def _choose(patterns: Sequence[str]) -> "list[Situation]":
+    from forewarn.conformance.situations import SITUATIONS  # noqa: PLC0415
+
+    for pattern in patterns:
+        if not any(fnmatchcase(each.name, pattern) for each in SITUATIONS):
+            message = f"--only: there is no situation {pattern!r}."
+            hint = "try: forewarn conformance list"
+            raise CommandError(message, code=ExitCode.USAGE, hint=hint)
+    return [
+        each for each in SITUATIONS if any(fnmatchcase(each.name, pattern) for pattern in patterns)
+    ]
+
+
+def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) -> "TrialRules":
+    from forewarn.conformance.observations import HandlerHook  # noqa: PLC0415
+    from forewarn.conformance.trial import OWN, TrialRules  # noqa: PLC0415
+    from forewarn.emulator.netns import enter_network_namespace  # noqa: PLC0415
+
+    problem = ""
+    if unknown := set(without) - set(HandlerHook):
+        problem = f"--without: {min(unknown)!r} is not one of {', '.join(HandlerHook)}."
+    elif shutil.which(command[0]) is None:
+        problem = f"{command[0]} cannot be run: there is no such program."
+    elif sys.platform == "win32" or (flags["netns"] and sys.platform != "linux"):
+        problem = "--netns needs Linux." if flags["netns"] else "The hooks need a POSIX shell."
+    if problem:
+        raise CommandError(problem, code=ExitCode.USAGE)
+    if flags["netns"]:  # before there are threads: none of them could have a user namespace
+        enter_network_namespace(OWN)
+    return TrialRules(
+        command=command,
+        event_type=flags["event_type"],
+        timeout=read_seconds(flags["timeout"]),
+        is_apart=flags["netns"],
+        hooks=frozenset(HandlerHook) - set(map(HandlerHook, without)),
+    )
+
+
+class _Narrator:
+    """Says which situations are over, as they end, to whoever looks."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._told = 0
+        self._telling = Lock()
+
+    def tell(self, report: "SituationReport") -> None:
+        with self._telling:
+            self._told += 1
+            failed = f", failed: {', '.join(report.failures)}" if report.failures else ""
+            print_line(f"{self._told}/{self._total} {report.name}{failed}", err=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        message = f"--junit: {path} cannot be written: {error.strerror}."
+        raise CommandError(message, code=ExitCode.FAILED) from error
+
+
+def _print_situations(answer: Row) -> None:
+    print_table(answer["situations"], {"situation": "situation", "what happens": "what"})
+
+
+def _print_report(answer: Row) -> None:
+    grades = [grade["grade"] for grade in answer["grades"]]
+    rows = [{"situation": each["situation"], **_outcomes(each)} for each in answer["situations"]]
+    columns: Columns = {"situation": "situation", **{grade: grade for grade in grades}}
+    print_table(rows, columns)
+    for situation in answer["situations"]:
+        _print_failures(situation)
+    skipped = f", {answer['skipped']} skipped" if answer["skipped"] else ""
+    checks = answer["passed"] + answer["failed"]
+    print_line()
+    print_line(
+        f"Score: {answer['score']:g} % ({answer['passed']} of {checks} checks passed{skipped})."
+    )
+
+
+def _outcomes(situation: Row) -> dict[str, Any]:
+    return {each["grade"]: _CELLS[each["outcome"]] for each in situation["results"]}
+
+
+def _print_failures(situation: Row) -> None:
+    failed = [each for each in situation["results"] if each["outcome"] == "failed"]
+    if not failed:
+        return
+    print_line()
+    print_line(f"{situation['situation']}: {situation['what']}")
+    for each in failed:
+        print_line(f"  {each['grade']}: it {each['reason']}.")
+    for line in situation["last_lines"]:
+        print_line(f"  | {line}")

@@ -1,0 +1,1 @@
+"""The conformance kit: a handler in any language lives through situations, and is graded."""

@@ -1,0 +1,100 @@
+"""What was observed of a handler in one situation: its requests, its hooks, and the events."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from forewarn.ports.journal import JournalEntry
+from forewarn.protocol.errors import MalformedStartRequestsError
+from forewarn.protocol.start_requests import decode_start_requests
+from forewarn.protocol.vocabulary import EventId
+
+
+class HandlerHook(StrEnum):
+    """What a handler is asked to run, so that the kit knows what it does."""
+
+    PREPARE = "prepare"
+    RECOVER = "recover"
+
+    @property
+    def variable(self) -> str:
+        """The variable with the path of the program."""
+        return f"FOREWARN_CONFORMANCE_{self.name}"
+
+
+class MarkKind(StrEnum):
+    """What a hook notes."""
+
+    BEGUN = "prepare-begun"
+    PREPARED = "prepare-ended"
+    RECOVERED = "recovered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookMark:
+    """A moment that a hook has noted, in real time."""
+
+    kind: MarkKind
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedEvent:
+    """One event, in real time. One that a fault may hide need not be seen.
+
+    *impacts* is how often it is shown as Scheduled, as if it were new.
+    """
+
+    event_id: EventId
+    title: str
+    is_own: bool
+    announced_at: datetime
+    over_at: datetime | None = None
+    is_to_be_seen: bool = True
+    is_to_be_prepared: bool = True
+    impacts: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that the checks know. *requests* are those of the handler's machine.
+
+    *end* says how the handler ended by itself, and is empty if it ran until it was stopped.
+    *interruptions* is how often it was killed while it prepared.
+    """
+
+    requests: Sequence[JournalEntry]
+    marks: Sequence[HookMark]
+    events: Sequence[ObservedEvent]
+    end: str = ""
+    interruptions: int = 0
+    has_faults: bool = False
+    hooks: frozenset[HandlerHook] = frozenset(HandlerHook)
+
+    @property
+    def polls(self) -> list[JournalEntry]:
+        """The requests for the document."""
+        return [entry for entry in self.requests if entry.is_poll]
+
+    def approvals_of(self, event: ObservedEvent) -> list[JournalEntry]:
+        """Return the requests that approved *event*, and were accepted."""
+        return [
+            entry
+            for entry in self.requests
+            if entry.is_start_request
+            and entry.status == 200
+            and event.event_id in _approved_by(entry)
+        ]
+
+    def marks_of(self, kind: MarkKind, since: datetime | None = None) -> list[datetime]:
+        """Return when a hook noted *kind*, *since* then if given."""
+        marks = sorted(mark.at for mark in self.marks if mark.kind is kind)
+        return [at for at in marks if since is None or at >= since]
+
+
+def _approved_by(post: JournalEntry) -> tuple[EventId, ...]:
+    with suppress(MalformedStartRequestsError):  # a fault may have answered it
+        return decode_start_requests(post.body)
+    return ()

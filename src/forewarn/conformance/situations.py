@@ -1,0 +1,238 @@
+"""The situations that a handler goes through: what happens in each, and what is graded."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from forewarn.conformance.grades import Grade
+from forewarn.conformance.observations import HandlerHook
+from forewarn.conformance.trial import NEIGHBOUR, OWN, Trial
+from forewarn.domain.fault import FAULTS, FaultKind, FaultPart
+from forewarn.testing import EmulatedEvent
+
+Play = Callable[[Trial], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """One situation. *play* makes it happen, if the handler has what it *needs*."""
+
+    name: str
+    what: str
+    grades: tuple[Grade, ...]
+    play: Play
+    needs: frozenset[HandlerHook] = frozenset()
+
+
+_ALWAYS: Final = (Grade.SAW, Grade.ONCE, Grade.POLITE, Grade.RUNNING)
+_FULL: Final = (*_ALWAYS, Grade.PREPARED, Grade.PUT_BACK)
+_PREPARE: Final = frozenset({HandlerHook.PREPARE})
+
+
+def _own_event(trial: Trial) -> None:
+    trial.start()
+    _live_through(trial, trial.announce())
+
+
+def _neighbour_event(trial: Trial) -> None:
+    trial.start()
+    event = trial.announce(NEIGHBOUR)
+    trial.await_seen(event)
+    trial.watch()
+    trial.begin(event)
+    trial.watch(polls=1)
+    trial.finish(event)
+    trial.watch(polls=1)
+
+
+def _canceled(trial: Trial) -> None:
+    _finish_in_preparation(trial)
+    trial.release_preparation()
+    trial.await_recovery()
+
+
+def _replaced(trial: Trial) -> None:
+    _finish_in_preparation(trial)
+    event = trial.announce()
+    trial.release_preparation()
+    _live_through(trial, event)
+
+
+def _finish_in_preparation(trial: Trial) -> None:
+    trial.hold_preparation()
+    trial.start()
+    event = trial.announce()
+    trial.await_seen(event)
+    trial.await_preparation(event)
+    trial.finish(event)
+
+
+def _straight_to_started(trial: Trial) -> None:
+    trial.start()
+    event = trial.announce(started=True)
+    trial.await_seen(event)
+    trial.watch()
+    trial.finish(event)
+    trial.await_recovery()
+
+
+def _restart(trial: Trial) -> None:
+    trial.start()
+    event = trial.announce()
+    trial.await_seen(event)
+    trial.await_answer(event)
+    trial.begin(event)
+    trial.watch(polls=1)
+    trial.kill()
+    trial.start()
+    trial.watch()
+    trial.finish(event)
+    trial.await_recovery()
+
+
+def _restart_in_preparation(trial: Trial) -> None:
+    trial.hold_preparation()
+    trial.start()
+    event = trial.announce()
+    trial.await_seen(event)
+    trial.await_preparation(event)
+    trial.kill()
+    trial.release_preparation()
+    trial.start()
+    trial.watch(polls=3, until=lambda: bool(event.approvals))
+    trial.begin(event)
+    trial.watch(polls=1)
+    trial.finish(event)
+    trial.await_recovery()
+
+
+def _failed_preparation(trial: Trial) -> None:
+    trial.fail_preparation()
+    trial.start()
+    event = trial.announce()
+    trial.await_seen(event)
+    trial.await_preparation(event)
+    trial.watch()
+    trial.begin(event)
+    trial.watch(polls=1)
+    trial.finish(event)
+    trial.watch(polls=1)
+
+
+def _live_through(trial: Trial, event: EmulatedEvent) -> None:
+    trial.await_seen(event)
+    trial.await_answer(event)
+    trial.begin(event)
+    trial.watch()
+    trial.finish(event)
+    trial.await_recovery()
+
+
+def _event_behind_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
+    trial.start()
+    trial.set_fault(kind, parameters)
+    event = trial.announce()
+    trial.watch(polls=3)
+    trial.clear_faults()
+    _live_through(trial, event)
+
+
+def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
+    trial.start()
+    trial.set_fault(kind, parameters)
+    misshown = trial.announce_oddly(impacts=2 if kind is FaultKind.SECOND_IMPACT else 1)
+    trial.watch(polls=3)
+    trial.finish(misshown)
+    trial.clear_faults()
+    trial.watch(polls=1)
+    _live_through(trial, trial.announce())
+
+
+_LIFE: Final = (
+    Situation(
+        name="own-event",
+        what=f"An event of {OWN} is announced, approved, started and completed.",
+        grades=_FULL,
+        play=_own_event,
+    ),
+    Situation(
+        name="neighbour-event",
+        what=f"An event of {NEIGHBOUR}, in the same availability set, comes and goes.",
+        grades=(*_ALWAYS, Grade.OWN),
+        play=_neighbour_event,
+    ),
+    Situation(
+        name="canceled",
+        what=f"An event of {OWN} is canceled during the preparation.",
+        grades=(*_ALWAYS, Grade.PUT_BACK),
+        play=_canceled,
+        needs=_PREPARE,
+    ),
+    Situation(
+        name="replaced",
+        what=f"An event of {OWN} is canceled during the preparation, and another one announced.",
+        grades=_FULL,
+        play=_replaced,
+        needs=_PREPARE,
+    ),
+    Situation(
+        name="straight-to-started",
+        what=f"An event of {OWN} is Started when it is first shown.",
+        grades=(*_ALWAYS, Grade.PUT_BACK),
+        play=_straight_to_started,
+    ),
+    Situation(
+        name="restart",
+        what="The handler is killed while the event is Started, and started again.",
+        grades=_FULL,
+        play=_restart,
+    ),
+    Situation(
+        name="restart-in-preparation",
+        what="The handler is killed during the preparation, and started again.",
+        grades=_FULL,
+        play=_restart_in_preparation,
+        needs=_PREPARE,
+    ),
+    Situation(
+        name="failed-preparation",
+        what="The preparation fails, and the event starts at NotBefore.",
+        grades=(Grade.SAW, Grade.DECLINED, Grade.POLITE, Grade.RUNNING),
+        play=_failed_preparation,
+        needs=_PREPARE,
+    ),
+)
+
+_VARIANTS: Final[Mapping[FaultKind, Mapping[str, Mapping[str, Any]]]] = {
+    FaultKind.SLOW: {"": {"seconds": 2}},
+    FaultKind.DRIP: {"": {"seconds": 2}},
+    FaultKind.STATUS: {
+        "-410": {"status": 410},
+        "-429": {"status": 429, "retry_after": 2},
+        "-500": {"status": 500},
+    },
+    FaultKind.PUBLISH_DELAY: {"": {"seconds": 600}},
+    FaultKind.NOT_BEFORE_SLIP: {"": {"seconds": 300}},
+    FaultKind.SHORT_NOTICE: {"": {"seconds": 300}},
+}
+"""The parameters of the faults that need some, by what is added to the name of the situation."""
+
+
+def _of_faults() -> Iterator[Situation]:
+    for kind, traits in FAULTS.items():
+        # What a handler makes of a document that says something odd is its own affair: it is graded
+        # on the event after that.
+        is_odd = traits.part is FaultPart.DOCUMENT
+        play = _event_after_fault if is_odd else _event_behind_fault
+        for suffix, parameters in _VARIANTS.get(kind, {"": {}}).items():
+            yield Situation(
+                name=f"fault-{kind}{suffix}",
+                what=f"{traits.effect} An event of {OWN} {'follows' if is_odd else 'waits'}.",
+                grades=_FULL,
+                play=partial(play, kind, parameters),
+            )
+
+
+SITUATIONS: Final[Sequence[Situation]] = (*_LIFE, *_of_faults())
+"""All there are, in the order of the report."""

@@ -1,0 +1,19 @@
+"""The variables in which programs of any kind find the metadata endpoint."""
+
+from collections.abc import Mapping
+from typing import Final
+
+_OTHERS: Final[Mapping[str, str]] = {
+    "AZURE_SCHEDULEDEVENTS_URL": "/metadata/scheduledevents?api-version=2019-08-01",
+    "AZURE_METADATAINSTANCE_URL": "/metadata/instance?api-version=2019-08-01",
+}
+"""The variables of other people's programs: those of webdevops/azure-scheduledevents-manager."""
+
+
+def endpoint_variables(url: str) -> dict[str, str]:
+    """Return what tells programs that the endpoint is at *url*."""
+    return {
+        "FOREWARN_METADATA_URL": url,
+        "FOREWARN_METADATA": url,
+        **{name: f"{url}{path}" for name, path in _OTHERS.items()},
+    }

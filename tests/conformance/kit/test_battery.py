@@ -1,0 +1,164 @@
+"""Real handlers are graded by the command: good ones, and one for each mistake."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from forewarn.conformance.grades import Grade
+from forewarn.conformance.situations import SITUATIONS
+from forewarn.domain.fault import FaultKind
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+BIN = Path(sys.executable).parent
+HANDLER = (sys.executable, str(HERE / "handler.py"))
+SECONDS = 240.0
+
+AGENT = (
+    "sh",
+    "-c",
+    'STATE_DIRECTORY=$FOREWARN_CONFORMANCE_FOLDER exec "$0" run --config "$1"',
+    str(BIN / "forewarn-agent"),
+    str(HERE / "agent.toml"),
+)
+EXAMPLE = (
+    "sh",
+    "-c",
+    'exec "$0" "$1" "$FOREWARN_CONFORMANCE_PREPARE"',
+    sys.executable,
+    str(ROOT / "examples" / "python_urllib.py"),
+)
+MISTAKES: Mapping[str, tuple[str, Grade, str]] = {
+    "stops-polling": ("own-event", Grade.SAW, "never read of"),
+    "never-prepares": ("own-event", Grade.PREPARED, "unprepared"),
+    "approves-first": ("own-event", Grade.PREPARED, "unprepared"),
+    "approves-anyway": ("failed-preparation", Grade.DECLINED, "although its preparation"),
+    "takes-all": ("neighbour-event", Grade.OWN, "approved the Reboot of web-1"),
+    "never-recovers": ("own-event", Grade.PUT_BACK, "did not recover"),
+    "recovers-early": ("own-event", Grade.PUT_BACK, "recovered before"),
+    "forgets": ("restart", Grade.PUT_BACK, "did not recover"),
+    "approves-again": ("own-event", Grade.ONCE, "approved the Reboot of web-0"),
+    "prepares-again": ("own-event", Grade.ONCE, "prepared"),
+    "polls-too-often": ("own-event", Grade.POLITE, "GETs in"),
+    "storms": ("own-event", Grade.POLITE, "POSTs in"),
+    "omits-header": ("own-event", Grade.POLITE, "was refused: 400"),
+    "invents-version": ("own-event", Grade.POLITE, "was refused: 400"),
+    "does-not-back-off": ("fault-status-500", Grade.POLITE, "without backing off"),
+    "ends-in-trouble": ("fault-empty-body", Grade.RUNNING, "exited with 1"),
+}
+
+Done = subprocess.CompletedProcess[str]
+
+
+def grade(*words: str) -> Done:
+    command = (str(BIN / "forewarn"), "conformance", "run", "--output", "json", *words)
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def read(done: Done) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def failures(report: Mapping[str, Any]) -> Sequence[tuple[str, str, str]]:
+    return [
+        (situation["situation"], result["grade"], result["reason"])
+        for situation in report["situations"]
+        for result in situation["results"]
+        if result["outcome"] == "failed"
+    ]
+
+
+@pytest.fixture(scope="module")
+def junit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("junit") / "report.xml"
+
+
+@pytest.fixture(scope="module")
+def runs(junit: Path) -> Iterator[Mapping[str, Future[Done]]]:
+    """Every handler, several at a time: they spend most of it waiting."""
+    with ThreadPoolExecutor(4) as pool:
+        yield {
+            "agent": pool.submit(grade, "--jobs", "16", "--", *AGENT),
+            "example": pool.submit(
+                grade, "--jobs", "16", "--without", "recover", f"--junit={junit}", "--", *EXAMPLE
+            ),
+            **{
+                mistake: pool.submit(
+                    grade, "--timeout", "8s", "--only", situation, "--", *HANDLER, mistake
+                )
+                for mistake, (situation, _, _) in MISTAKES.items()
+            },
+            "handler": pool.submit(grade, "--only", "[!f]*", "--", *HANDLER),
+        }
+
+
+Runs = Mapping[str, Future[Done]]
+
+
+def test_every_fault_is_in_the_battery() -> None:
+    names = [situation.name for situation in SITUATIONS]
+
+    for kind in FaultKind:
+        assert any(name.startswith(f"fault-{kind}") for name in names)
+    assert len(names) == len(set(names))
+
+
+def test_every_grade_has_a_mistake() -> None:
+    assert {grade for _, grade, _ in MISTAKES.values()} == set(Grade)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistake_is_found(mistake: str, runs: Runs) -> None:
+    situation, grade, reason = MISTAKES[mistake]
+
+    done = runs[mistake].result()
+
+    found = [
+        why for where, what, why in failures(read(done)) if (where, what) == (situation, grade)
+    ]
+    assert any(reason in why for why in found), done.stdout
+    assert read(done)["score"] < 100
+    assert done.returncode == 1
+
+
+def test_handler_without_a_mistake_has_full_marks(runs: Runs) -> None:
+    done = runs["handler"].result()
+
+    assert failures(read(done)) == []
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["agent", "example"])
+def test_agent_and_example_have_full_marks(name: str, runs: Runs) -> None:
+    done = runs[name].result()
+
+    report = read(done)
+    assert failures(report) == []
+    assert (report["score"], done.returncode) == (100, 0)
+    assert len(report["situations"]) == len(SITUATIONS)
+
+
+def test_what_has_no_hook_is_skipped_and_not_passed(runs: Runs) -> None:
+    report = read(runs["example"].result())
+
+    (put_back,) = (each for each in report["grades"] if each["grade"] == Grade.PUT_BACK)
+    assert (put_back["passed"], put_back["failed"]) == (0, 0)
+    assert put_back["skipped"] > 30
+
+
+def test_junit_has_a_case_for_each_check(junit: Path, runs: Runs) -> None:
+    report = read(runs["example"].result())
+
+    root = ET.fromstring(junit.read_bytes())  # noqa: S314 - it is ours
+    checks = report["passed"] + report["failed"] + report["skipped"]
+    assert len(root.findall("testsuite/testcase")) == checks == int(root.attrib["tests"])
+    assert len(root.findall("testsuite/testcase/skipped")) == report["skipped"]
