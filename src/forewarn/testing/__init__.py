@@ -18,7 +18,7 @@ from forewarn.domain.notice import NoticeMode
 from forewarn.ports.faults import FaultKind
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.testing.emulator import Emulator, WouldBlockError, read_any_fleet
-from forewarn.testing.engine import EmulatorClosedError
+from forewarn.testing.engine import EmulatorClosedError, ServerMissingError
 from forewarn.testing.handles import (
     EmulatedApproval,
     EmulatedClock,
@@ -41,6 +41,7 @@ __all__ = [
     "FaultKind",
     "NoticeMode",
     "Outcome",
+    "ServerMissingError",
     "WouldBlockError",
     "read_any_fleet",
 ]
