@@ -2,7 +2,7 @@
 # Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
 # `make lab` boots machines in QEMU; it fails without root on Debian.
 PYTHON ?= python3
-WORKERS ?= 3
+WORKERS ?= 4
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python

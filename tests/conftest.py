@@ -30,6 +30,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _UNTRACED = (
     "agent/",
+    "browser/",
     "conformance/",
     "docs/",
     "e2e/",

@@ -56,7 +56,7 @@ class Windows:
         errors = [error for window in self._opened for error in window.errors]
         for window in self._opened:
             window.context.close()
-        assert errors == []
+        assert errors == [], errors
 
 
 class Window:

@@ -14,8 +14,8 @@ import pytest
 
 from forewarn.testing import Emulator
 
-EMULATORS = 400
-WARM_UP = 100
+EMULATORS = 250
+WARM_UP = 50
 SECONDS = 600
 # What the caches of the standard library may still take in; one thing of each emulator is more.
 GROWTH = {"objects": 200, "bytes": 4 * 1024 * 1024}

@@ -41,7 +41,11 @@ from forewarn.telemetry.logs import configure_logging
 
 log = structlog.get_logger()
 
-_SWITCH_SECONDS: Final = 0.001
+_SWITCH_SECONDS: Final = 0.0003
+"""How long a poll waits at most for a thread that has much to do.
+
+A thread that waits for the event loop in turn is let in as soon, so shorter makes polls wait, too.
+"""
 _READY_SECONDS: Final = 0.02
 
 
@@ -140,7 +144,6 @@ def _run(
     *,
     ready: Callable[[], None] | None = None,
 ) -> None:
-    # A poll waits this long at most for a thread that has much to do.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with (
         leave_address(replica.settings, listeners.control[0]),

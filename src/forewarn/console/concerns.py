@@ -11,6 +11,7 @@ from forewarn.domain.blockers import Blocker, Release, VerdictKind
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure
 from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.phrases import count_of
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standstill import Standstill
 from forewarn.operations.survey import Survey, Undertaken
@@ -90,24 +91,25 @@ def say_wait(standstill: Standstill) -> str:
 
 
 _MANY: Final[Mapping[object, str]] = {
-    ReasonKind.APPROVAL_OF_ANY: "{} events wait for an approval or their NotBefore.",
-    ReasonKind.APPROVAL_OF_ALL: "{} events wait for approvals or their NotBefore.",
-    ReasonKind.APPROVAL_OF_LEADER: "{} events wait for an approval or their NotBefore.",
-    ReasonKind.RUNNING: "The impact of {} events is running.",
-    ReasonKind.BY_HAND: "{} events wait for an operator to carry them out and complete them.",
-    ReasonKind.UNKNOWN: "The state of the impact of {} events is unknown.",
-    ReasonKind.NOT_BEGUN: "The impact of {} events is about to begin.",
-    ReasonKind.NOT_ASKED: "The impact of {} events is about to begin.",
-    ReasonKind.HOST_OPERATION: "{} events wait for others on the same host.",
+    ReasonKind.APPROVAL_OF_ANY: "Waiting for an approval or the NotBefore of {}.",
+    ReasonKind.APPROVAL_OF_ALL: "Waiting for approvals or the NotBefore of {}.",
+    ReasonKind.APPROVAL_OF_LEADER: "Waiting for an approval or the NotBefore of {}.",
+    ReasonKind.RUNNING: "The impact of {} is running.",
+    ReasonKind.BY_HAND: "Waiting for an operator to carry out and complete {}.",
+    ReasonKind.UNKNOWN: "The state of the impact of {} is unknown.",
+    ReasonKind.NOT_BEGUN: "The impact of {} is about to begin.",
+    ReasonKind.NOT_ASKED: "The impact of {} is about to begin.",
+    ReasonKind.HOST_OPERATION: "Waiting for others on the same hosts as {}.",
 }
-"""How kinds are said that many events of a Maintenance have in common."""
+"""How kinds are said that several events of a Maintenance have in common."""
 
 
 def _say_many(first: Blocker, alike: Sequence[Blocker]) -> str:
     if len(alike) == 1:
         return first.sentence
     if first.kind in _MANY:
-        return _MANY[first.kind].format(f"{len(alike):,}")
+        events = {event_id for each in alike for event_id in each.event_ids}
+        return _MANY[first.kind].format(count_of(len(events), "event"))
     return f"{first.sentence} {len(alike) - 1:,} more wait for the same reason."
 
 

@@ -6,6 +6,7 @@ that breaks, and a page that nobody looks at costs nothing: its browser closes t
 
 import asyncio
 from collections.abc import AsyncGenerator
+from random import random
 from typing import Final
 
 from forewarn.desk.bell import Bell, has_rung
@@ -16,8 +17,10 @@ HEART_BEAT: Final = 15.0
 
 Polls, replicas and whatever only time changes are no news of the store.
 """
-GAP: Final = 0.25
+GAP: Final = 0.2
 """How many seconds pass between two beats at least, whatever happens in between."""
+_SPREAD: Final = 0.15
+"""Within how many seconds all pages are told: many at once would keep a poll waiting."""
 
 
 class Pulse:
@@ -51,4 +54,4 @@ class Pulse:
             rung = self._bell.listen()
             yield self.version
             if await has_rung(rung, self._heart_beat):
-                await asyncio.sleep(GAP)
+                await asyncio.sleep(GAP + random() * _SPREAD)  # noqa: S311 - no secret

@@ -19,6 +19,7 @@ from forewarn.console import (
 from forewarn.console.visit import ConsoleRoute
 
 ROUTES: Final[tuple[ConsoleRoute, ...]] = (
+    *now.ROUTES,  # which is asked for most
     *audit.ROUTES,
     *events.ROUTES,
     *fleet.ROUTES,
@@ -27,7 +28,6 @@ ROUTES: Final[tuple[ConsoleRoute, ...]] = (
     *maintenances.ROUTES,
     *notice.ROUTES,
     *notifications.ROUTES,
-    *now.ROUTES,
     *timeline.ROUTES,
     *tokens.ROUTES,
     *virtual_time.ROUTES,

@@ -80,6 +80,6 @@ def own_page(wanted: str) -> str:
 
 def _begin(site: Site, request: Request, where: str) -> str:
     if code := request.headers.get(CODE_HEADER):
-        return site.sessions.redeem(code, where)
+        return site.sessions.redeem(code, where, held=session_of(request))
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return site.sessions.sign_in(token.strip() if scheme.lower() == "bearer" else "", where)

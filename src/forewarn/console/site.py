@@ -3,13 +3,12 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from math import inf
-from threading import Lock
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -19,6 +18,7 @@ import forewarn
 from forewarn.console.assets import assets_version
 from forewarn.console.cookies import csrf_token
 from forewarn.console.pulse import Pulse
+from forewarn.console.rendered_pages import RenderedMain, RenderedPages
 from forewarn.console.rendering import render
 from forewarn.console.visit import Fragment, Page, Visit
 from forewarn.desk.refusals import Refusals
@@ -36,8 +36,6 @@ THREADS: Final = 3
 
 Each competes with polls for the interpreter: of 50 consoles at once, 40 did with Starlette's pool.
 """
-_KEPT: Final = 64
-"""How many pages are kept: those that are looked at."""
 _VISITORS: Final = 1000
 """How many visitors are remembered."""
 _SECONDS: Final = 5
@@ -67,49 +65,6 @@ SECTIONS: Final = (
 VIRTUAL_TIME: Final = Section("Virtual time", "/virtual-time")
 _PARENTS: Final[Mapping[str, str]] = {"/events": "/timeline", "/virtual-machines": "/fleet"}
 """The section to highlight for pages outside the menu."""
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedMain:
-    """The part of a page that changes, as it is sent; *digest* tells whether it has changed."""
-
-    digest: str
-    body: bytes
-
-
-class RenderedPages:
-    """Pages as they were a moment ago: many browsers that show the same cost one rendering."""
-
-    def __init__(self) -> None:
-        self._changing = Lock()
-        self._kept: OrderedDict[Hashable, tuple[Hashable, Future[RenderedMain]]] = OrderedDict()
-
-    def claim(self, key: Hashable, stamp: Hashable) -> tuple[Future[RenderedMain], bool]:
-        """Return what was made for *key* under the same *stamp*, or is being made.
-
-        Whoever is told that it is theirs has to make it.
-        """
-        with self._changing:
-            known = self._kept.get(key)
-            if known is not None and known[0] == stamp:
-                return known[1], False
-            page: Future[RenderedMain] = Future()
-            self._kept[key] = stamp, page
-            self._kept.move_to_end(key)
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return page, True
-
-    def make(
-        self, key: Hashable, page: Future[RenderedMain], render_page: Callable[[], RenderedMain]
-    ) -> None:
-        """Make *page*, which was claimed for *key*. A failure is not kept."""
-        try:
-            page.set_result(render_page())
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
-            with self._changing:
-                self._kept.pop(key, None)
-            page.set_exception(error)
 
 
 class Visitors:
@@ -170,12 +125,11 @@ class Site:
         """Return the part of the page that changes; the same for all with these rights."""
         principal = visit.caller.principal
         key = visit.url, principal.role, principal.scopes
-        stamp = self.pulse.version, self._virtual_now(), int(monotonic() / _SECONDS)
-        page, is_new = self.rendered.claim(key, stamp)
-        if is_new:
-            make = partial(self.rendered.make, key, page, lambda: self._show(visit, show))
-            await self.on_thread(make)
-        return await asyncio.wrap_future(page)
+        show_page = partial(self.on_thread, partial(self._show, visit, show))
+        return await self.rendered.find(key, self._stamp, show_page)
+
+    def _stamp(self) -> Hashable:
+        return self.pulse.version, self._virtual_now(), int(monotonic() / _SECONDS)
 
     def _show(self, visit: Visit, show: Callable[[Visit], Page]) -> RenderedMain:
         return self.render_main(visit, show(visit))

@@ -1,6 +1,7 @@
 """A bell that wakes waiting coroutines on one event loop, and can be rung on any thread."""
 
 import asyncio
+from contextlib import suppress
 
 
 class Bell:
@@ -38,8 +39,7 @@ class Bell:
 
 async def has_rung(rung: asyncio.Event, seconds: float) -> bool:
     """Wait for what `Bell.listen` returned, *seconds* at most; tell whether it rang."""
-    try:
-        await asyncio.wait_for(rung.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await rung.wait()
+    return rung.is_set()

@@ -9,6 +9,7 @@ from typing import Final
 from forewarn.desk.services import BusyError, Services
 from forewarn.domain.access import (
     Principal,
+    SignedInAsAnotherError,
     SignInLinkError,
     SignInTokenError,
     TokenExpiredError,
@@ -66,15 +67,19 @@ class Sessions:
         self._store.write(lambda tx: begin_session(tx, self._context(name, where), token_hash, own))
         return own
 
-    def redeem(self, code: str, where: str) -> str:
+    def redeem(self, code: str, where: str, *, held: str = "") -> str:
         """Return the secret of a new session in place of the link that has *code*.
 
-        Refused with SignInLinkError if it signs nobody in, and with the reason if its token ended.
+        Refused with SignInLinkError if it signs nobody in, and with the reason if its token ended
+        or if the session that the browser has, *held*, is somebody else's.
         """
         at = self._now()
         link = self._store.read(lambda reading: find_link(reading, code, at))
         if self._services.recognise(link.token_hash) is None:
             raise SignInLinkError
+        known = self.find(held, is_use=False) if held else None
+        if known is not None and known.name != link.name:
+            raise SignedInAsAnotherError(known.name, link.name)
         own = new_secret()
         self._store.write(lambda tx: redeem_link(tx, self._context(link.name, where), code, own))
         return own

@@ -46,6 +46,17 @@ class SignInLinkError(AccessError):
     """A link that signs nobody in: it is unknown, was used, or its time is over."""
 
 
+@says(
+    "This browser is signed in as {name}, and the link is for {other}. Sign out of the console "
+    "first, then open the link again."
+)
+class SignedInAsAnotherError(AccessError):
+    """A link for somebody else: whoever sent it would have a person work under its name."""
+
+    name: str
+    other: str
+
+
 @says("This needs the role {needed}; {name} has the role {role}.")
 class RoleTooLowError(AccessError):
     """A role that may not do this."""

@@ -173,7 +173,7 @@ class SqlReading:
 
     def knowledge(self) -> Knowledge:
         """Return what the leader has written down of what it was told."""
-        rows = self._connection.execute(statements.KNOWLEDGE)
+        rows = self._connection.execute(statements.KNOWLEDGE).all()
         return read_knowledge((kind, about, said) for kind, about, said in rows)
 
     def reserved_on(self, about: Undertaking) -> str | None:
@@ -272,9 +272,9 @@ class SqlReading:
         """Return when each of *vms* last polled, as far as it was recorded."""
         keys = {name_key(vm): vm for vm in vms}
         if len(keys) > MANY_POLLS:
-            rows = self._connection.execute(statements.ALL_LAST_POLLS)
+            rows = self._connection.execute(statements.ALL_LAST_POLLS).all()
         else:
-            rows = self._connection.execute(statements.LAST_POLLS, {"vms": list(keys)})
+            rows = self._connection.execute(statements.LAST_POLLS, {"vms": list(keys)}).all()
         return {keys[key]: moment for key, moment in rows if key in keys}
 
     def audit(
@@ -377,7 +377,9 @@ class SqlReading:
         return None if row is None else kind(**row._asdict())
 
     def _rows(self, look: Select[Any], **values: object) -> list[dict[str, Any]]:
-        return [row._asdict() for row in self._connection.execute(look, values)]
+        # All at once: whoever lets go of the interpreter for each row keeps others from it, who
+        # never wait long enough in between to be let in.
+        return [row._asdict() for row in self._connection.execute(look, values).all()]
 
     def _value(self, look: Select[Any], **values: object) -> Any:
         return self._connection.execute(look, values).scalar()

@@ -158,6 +158,24 @@ def test_link_signs_in_once(stranger: TestClient, services: Services) -> None:
     assert stranger.get("/").status_code == 303
 
 
+def test_link_of_another_replaces_no_session(sign_in: SignIn, services: Services) -> None:
+    browser, sessions = sign_in(TOKEN), Sessions(services)
+    mallory = Principal(name="mallory", role=Role.VIEWER)
+    code, _ = sessions.make_link(mallory, hash_secret(TOKEN), "127.0.0.1")
+    own, _ = sessions.make_link(
+        Principal(name="alice", role=Role.ADMIN), hash_secret(TOKEN), "127.0.0.1"
+    )
+
+    refused = browser.post("/login", headers={"X-Sign-In-Code": code})
+
+    assert refused.status_code == 403
+    assert "signed in as alice, and the link is for mallory" in refused.text
+    assert "alice" in browser.get("/").text
+    assert browser.post("/login", headers={"X-Sign-In-Code": own}).status_code == 204
+    browser.cookies.clear()
+    assert browser.post("/login", headers={"X-Sign-In-Code": code}).status_code == 204
+
+
 def test_signing_out_ends_the_session_on_the_server(sign_in: SignIn) -> None:
     browser = sign_in(TOKEN)
     secret = browser.cookies[COOKIE]

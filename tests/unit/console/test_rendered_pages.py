@@ -1,46 +1,117 @@
-import pytest
+"""Each page is rendered once at a time, for all who ask for it."""
 
-from forewarn.console.site import RenderedMain, RenderedPages
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+from time import monotonic
 
-PAGE = RenderedMain("digest", b"page")
+from forewarn.console.rendered_pages import RenderedMain, RenderedPages
 
 
-def render_page() -> RenderedMain:
-    return PAGE
+class Renderer:
+    """Counts what it renders, which takes a moment, and how many renderings run at once."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.most = 0
+        self.version = 0
+        self._running = 0
+
+    async def render(self) -> RenderedMain:
+        self._running += 1
+        self.most = max(self.most, self._running)
+        shown = self.version
+        await asyncio.sleep(0.01)
+        self._running -= 1
+        self.made += 1
+        return RenderedMain(str(shown), b"page")
+
+    def stamp(self) -> int:
+        return self.version
 
 
-def fail() -> RenderedMain:
-    raise ValueError("no such luck")
+def ask(pages: RenderedPages, of: Renderer, key: str = "/") -> Awaitable[RenderedMain]:
+    return pages.find(key, of.stamp, of.render)
+
+
+def run(life: Callable[[RenderedPages, Renderer], Awaitable[None]], gap: float = 0) -> Renderer:
+    renderer = Renderer()
+
+    async def live() -> None:
+        await life(RenderedPages(gap=gap), renderer)
+
+    asyncio.run(live())
+    return renderer
 
 
 def test_many_who_ask_for_a_page_at_once_share_one_rendering() -> None:
-    pages = RenderedPages()
+    async def life(pages: RenderedPages, of: Renderer) -> None:
+        found = await asyncio.gather(*(ask(pages, of) for _ in range(8)))
+        assert {page.digest for page in found} == {"0"}
 
-    (first, is_new), *others = [pages.claim("/", 1) for _ in range(8)]
-    pages.make("/", first, render_page)
-
-    assert is_new
-    assert others == [(first, False)] * 7
-    assert first.result() is PAGE
+    assert run(life).made == 1
 
 
 def test_page_is_made_again_after_a_change_and_for_others() -> None:
-    pages = RenderedPages()
+    async def life(pages: RenderedPages, of: Renderer) -> None:
+        for version, key in ((1, "/"), (1, "/"), (2, "/"), (2, "/fleet"), (2, "/")):
+            of.version = version
+            assert (await ask(pages, of, key)).digest == str(version)
 
-    asked = (("/", 1), ("/", 1), ("/", 2), ("/fleet", 2), ("/", 2))
-    made = [pages.claim(key, stamp)[1] for key, stamp in asked]
+    assert run(life).made == 3
 
-    assert made == [True, False, True, True, False]
+
+def test_changes_while_a_page_is_rendered_cost_one_more_rendering_after_it() -> None:
+    async def life(pages: RenderedPages, of: Renderer) -> None:
+        async def change_and_ask(after: float) -> RenderedMain:
+            await asyncio.sleep(after)
+            of.version += 1
+            return await ask(pages, of)
+
+        changes = (change_and_ask(number / 1000) for number in range(1, 6))
+        first, *later = await asyncio.gather(ask(pages, of), *changes)
+        assert first.digest == "0"
+        assert {page.digest for page in later} == {"5"}
+
+    done = run(life)
+    assert (done.made, done.most) == (2, 1)
+
+
+def test_page_that_changes_all_the_time_is_rendered_every_so_often() -> None:
+    async def life(pages: RenderedPages, of: Renderer) -> None:
+        for of.version in count():
+            await ask(pages, of)
+            if monotonic() > end:
+                return
+
+    end = monotonic() + 0.5
+    assert run(life, gap=0.2).made <= 4
 
 
 def test_those_who_wait_for_a_page_that_fails_are_told_and_others_try_again() -> None:
-    pages = RenderedPages()
-    first, _ = pages.claim("/", 1)
-    second, _ = pages.claim("/", 1)
+    tried = 0
 
-    pages.make("/", first, fail)
+    async def fail() -> RenderedMain:
+        nonlocal tried
+        tried += 1
+        await asyncio.sleep(0.01)
+        raise ValueError("no such luck")
 
-    for each in (first, second):
-        with pytest.raises(ValueError, match="no such luck"):
-            each.result()
-    assert pages.claim("/", 1)[1]
+    async def life(pages: RenderedPages, of: Renderer) -> None:
+        waiting = (pages.find("/", of.stamp, fail) for _ in range(3))
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(each) for each in told] == ["no such luck"] * 3
+        assert tried == 1
+        assert (await ask(pages, of)).digest == "0"
+
+    run(life)
+
+
+def test_one_who_leaves_takes_the_page_from_nobody() -> None:
+    async def life(pages: RenderedPages, of: Renderer) -> None:
+        impatient = asyncio.wait_for(ask(pages, of), 0.001)
+        gone, page = await asyncio.gather(impatient, ask(pages, of), return_exceptions=True)
+        assert isinstance(gone, TimeoutError)
+        assert page == RenderedMain("0", b"page")
+
+    assert run(life).made == 1

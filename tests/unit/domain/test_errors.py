@@ -9,6 +9,7 @@ from forewarn.domain import access, errors
 from forewarn.domain.access import (
     OutsideScopesError,
     RoleTooLowError,
+    SignedInAsAnotherError,
     SignInLinkError,
     SignInTokenError,
     TokenExpiredError,
@@ -149,6 +150,11 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     ),
     (SignInTokenError(), {}, ["Unknown token", "ask an admin for a new one"]),
     (SignInLinkError(), {}, ["expired or was already used", "ask for a new one"]),
+    (
+        SignedInAsAnotherError("alice", "bob"),
+        {"name": "alice", "other": "bob"},
+        ["signed in as alice", "for bob", "Sign out"],
+    ),
     (
         RoleTooLowError("ada", "viewer", "operator"),
         {"name": "ada", "role": "viewer", "needed": "operator"},
