@@ -2,15 +2,13 @@
 
 import re
 import subprocess
-import sys
-import venv
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.plain_azure import EVENT, plain_azure
-from tests.wheels import ROOT, build_wheel, uv
+from tests.wheels import ROOT, Environment, build_wheel, uv
 
 BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.client", "forewarn.agent")
 IMPORT_EVERYTHING = """
@@ -24,23 +22,6 @@ imported = {name.partition(".")[0] for name in set(sys.modules) - there_before}
 imported = {name for name in imported if not name.startswith("_sysconfigdata")}  # of the platform
 print(*sorted(imported - set(sys.stdlib_module_names) - {"forewarn"}))
 """
-
-
-class Environment:
-    """A virtual environment with nothing but our wheel in it."""
-
-    def __init__(self, home: Path, wheel: Path) -> None:
-        venv.create(home, with_pip=False)
-        self.bin = home / ("Scripts" if sys.platform == "win32" else "bin")
-        self.python = self.bin / "python"
-        self.install("--no-deps", str(wheel))
-
-    def install(self, *what: str) -> None:
-        uv("pip", "install", "--quiet", "--python", str(self.python), *what)
-
-    def run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        command = (str(self.bin / command[0]), *command[1:])
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The `forewarn` command. In the base install it only says how to get the rest."""
+"""The `forewarn` command. Without the extra `cli` it only says how to get the rest."""
 
 import sys
 
@@ -17,7 +17,7 @@ def _run() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("forewarn"):
             raise
-        print("This is the base install; get the command with:", file=sys.stderr)
+        print("This install is without the command; get it with:", file=sys.stderr)
         print("  pip install 'forewarn[server]'", file=sys.stderr)
         sys.exit(2)
     app(prog_name="forewarn")

@@ -20,7 +20,7 @@ from forewarn.connections.upgrades import NoUpgradeProtocol
 from forewarn.connections.uvicorn_parts import (
     HIGH_WATER_LIMIT,
     STATUS_LINE,
-    RequestResponseCycle,
+    cycle_of,
     is_ssl,
 )
 from forewarn.protocol.errors import ForewarnError
@@ -76,6 +76,7 @@ class GuardedProtocol(NoUpgradeProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # uvicorn's business
         super().__init__(*args, **kwargs)
         self.access_log = False
+        self._application, self.app = self.app, self._run_in_turn
         self._incomplete: _Awaited | None = None
         self._awaited: _Awaited | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -96,6 +97,9 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast("asyncio.Transport", transport))
+        name = transport.get_extra_info("sockname")
+        if isinstance(name, str):  # a unix socket, of which uvicorn tells since 0.41
+            self.server = (name, None)
         holder = self.crowd.admit(self, self.client[0] if self.client else None)
         if holder is None:
             self._is_refused = True
@@ -116,7 +120,7 @@ class GuardedProtocol(NoUpgradeProtocol):
         # They refer to this connection. As circles, many would be left to the garbage collector,
         # and all others would wait for it.
         self._has_begun = False
-        del self.cycle, self.scope
+        del self.app, self.cycle, self.scope
 
     def is_idle(self) -> bool:
         return not self._held and not self._is_answering()
@@ -229,17 +233,22 @@ class GuardedProtocol(NoUpgradeProtocol):
             self.transport.close()
         self._go_on_in_turn()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        if not self._holder.waiting and self._holder.spend(self.limits.effort_of_a_task):
-            super()._start_asgi_task(cycle, app)
-        else:
-            self._holder.waiting.append(lambda: self._start_in_turn(cycle, app))
-            self._holder.spend(0)
+    async def _run_in_turn(self, scope: Any, receive: Any, send: Any) -> None:
+        holder, effort = self._holder, self.limits.effort_of_a_task
+        if holder.waiting or not holder.spend(effort):
+            turn = asyncio.Event()
+            holder.waiting.append(turn.set)
+            holder.spend(0)
+            await turn.wait()
+            if self.transport.is_closing():
+                cycle_of(send).disconnected = True
+                return
+            holder.spend(effort)
+        await self.run(scope, receive, send)
 
-    def _start_in_turn(self, cycle: RequestResponseCycle, app: Any) -> None:
-        if not self.transport.is_closing():
-            self._holder.spend(self.limits.effort_of_a_task)
-            super()._start_asgi_task(cycle, app)
+    async def run(self, scope: Any, receive: Any, send: Any) -> None:
+        """Have the application answer a request."""
+        await self._application(scope, receive, send)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -277,6 +286,8 @@ class GuardedProtocol(NoUpgradeProtocol):
                 }
             }
             super().on_head_complete()
+            # Which uvicorn before 0.53 finds out when it writes the answer, and then not always.
+            self.cycle.keep_alive &= self.parser.should_keep_alive()
             self._has_begun = True
 
     def on_request_complete(self) -> None:

@@ -5,7 +5,7 @@ pyproject.toml keeps newer versions out until then.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, cast
 
 from uvicorn import Server
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -24,6 +24,7 @@ __all__ = [
     "HttpToolsProtocol",
     "RequestResponseCycle",
     "ServerState",
+    "cycle_of",
     "get_remote_addr",
     "is_ssl",
 ]
@@ -33,12 +34,17 @@ TOUCHED: Final[Mapping[type, str]] = {
     "should_exit shutdown started",
     ServerState: "connections default_headers tasks total_requests",
     FlowControl: "drain write_paused",
-    HttpToolsProtocol: "_start_asgi_task _unset_keepalive_if_required access_log client "
+    HttpToolsProtocol: "_unset_keepalive_if_required access_log app client "
     "connection_lost connection_made connections cycle data_received eof_received flow headers "
     "loop on_header on_headers_complete on_message_begin on_message_complete on_url parser "
     "pause_writing pipeline resume_writing scope server_state shutdown timeout_keep_alive "
     "timeout_keep_alive_handler timeout_keep_alive_task transport url",
-    RequestResponseCycle: "default_headers disconnected flow keep_alive message_event "
-    "on_response response_complete response_started scope transport waiting_for_100_continue",
+    RequestResponseCycle: "default_headers disconnected flow keep_alive message_event on_response "
+    "response_complete response_started scope send transport waiting_for_100_continue",
 }
 """The attributes and methods that we read, set, call or override, by class."""
+
+
+def cycle_of(send: Any) -> RequestResponseCycle:
+    """Return the request that an application answers with *send*: it is a method of that."""
+    return cast("RequestResponseCycle", send.__self__)

@@ -14,7 +14,7 @@ import uvicorn
 from forewarn.connections.crowd import Crowd, Origin
 from forewarn.connections.guarded import FAREWELL_SECONDS, GuardedProtocol, shared_lines
 from forewarn.connections.limits import Limits
-from forewarn.connections.uvicorn_parts import STATUS_LINE, RequestResponseCycle
+from forewarn.connections.uvicorn_parts import STATUS_LINE, RequestResponseCycle, cycle_of
 from forewarn.metadata.asgi import CLOSE, HttpScope, Receive, Send, SentMessage
 
 SERVER: Final = "IMDS/150.870.65.1854"
@@ -164,8 +164,14 @@ class PollProtocol(GuardedProtocol):
 
     served: ClassVar[App]
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        super()._start_asgi_task(cycle, _written_by_us(app, cycle))
+    async def run(self, scope: Any, receive: Any, send: Any) -> None:
+        """Have the application answer, and not through uvicorn's hands.
+
+        It is written in one piece unless it comes in several, with header names in the case that
+        Azure writes them in. uvicorn would write them in lower case, and the head apart from the
+        body.
+        """
+        await super().run(scope, receive, _writer_of(cycle_of(send)))
 
     def answer_at_once(self) -> bool:
         # What saves most of the time of a poll: no ASGI scope, no task, one write.
@@ -189,19 +195,6 @@ class PollProtocol(GuardedProtocol):
     def refuse(self, status: int) -> None:
         self.served.note_unreadable(status, self.client)
         super().refuse(status)
-
-
-def _written_by_us(app: Any, cycle: RequestResponseCycle) -> Any:
-    """Return *app* as one whose answer in *cycle* does not pass through uvicorn's hands.
-
-    It is written in one piece unless it comes in several, with header names in the case that Azure
-    writes them in. uvicorn would write them in lower case, and the head apart from the body.
-    """
-
-    async def answer(scope: HttpScope, receive: Receive, _send: Send) -> None:
-        await app(scope, receive, _writer_of(cycle))
-
-    return answer
 
 
 def _writer_of(cycle: RequestResponseCycle) -> Send:

@@ -21,7 +21,7 @@ from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 
 try:
     from forewarn.testing.emulator import Emulator, read_any_fleet
-    from forewarn.testing.engine import EmulatorClosedError, UnknownNameError
+    from forewarn.testing.engine import EmulatorClosedError, ServerMissingError, UnknownNameError
     from forewarn.testing.events import EmulatedApproval, EmulatedEvent
     from forewarn.testing.handles import EmulatedClock, EmulatedScenario, EmulatedVm
     from forewarn.testing.waits import Until, WouldBlockError
@@ -47,6 +47,7 @@ __all__ = [
     "JournalEntry",
     "NoticeMode",
     "Outcome",
+    "ServerMissingError",
     "UnknownNameError",
     "Until",
     "WouldBlockError",

@@ -103,7 +103,10 @@ class Emulator:
 
     @property
     def control_url(self) -> str:
-        """The control API, for `forewarn --server`; it is started when first asked for."""
+        """The control API, for `forewarn --server`; it is started when first asked for.
+
+        It needs more than the fixture: `pip install 'forewarn[server]'`.
+        """
         return f"http://127.0.0.1:{self._running.control_port()}"
 
     @property

@@ -77,6 +77,13 @@ class UnknownNameError(ForewarnError):
         super().__init__(f"There is no {noun} called {name!r}; there are {names}.")
 
 
+class ServerMissingError(ForewarnError):
+    """The control API is asked for, and what it needs is not installed."""
+
+    def __init__(self, problem: ImportError) -> None:
+        super().__init__(f"control_url needs: pip install 'forewarn[server]' ({problem}).")
+
+
 class Engine:
     """A server with its sockets and its threads. Make one with `start_engine`."""
 
@@ -148,7 +155,10 @@ class Engine:
 
     def _start_control(self, replica: Replica) -> int:
         # FastAPI takes longer to load than all the rest, and few tests need it.
-        from forewarn.bootstrap.operators import control_server  # noqa: PLC0415
+        try:
+            from forewarn.bootstrap.operators import control_server  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ServerMissingError(error) from error
 
         with ExitStack() as closing:
             listener = closing.enter_context(open_listener(_LOCALHOST, 0))
