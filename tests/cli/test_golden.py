@@ -44,6 +44,7 @@ WITHOUT_END = {
     "serve": "tests/e2e/test_service.py",
     "demo": "tests/e2e/test_demo.py",
     "emulator run": "tests/e2e/test_emulator.py",
+    "conformance run": "tests/conformance/kit/test_battery.py",
     "scenario record": "tests/e2e/test_recording.py",
     "scenario replay": "tests/e2e/test_recording.py",
     "event watch": "tests/cli/test_watch.py",

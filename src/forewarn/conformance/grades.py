@@ -16,7 +16,7 @@ _BURST: Final = 5
 """How many requests more are no harm: a start, a change, an approval."""
 _FEW: Final = 3
 """How many retries may come at once while there is trouble."""
-_REFUSALS: Final = frozenset({400, 403, 405})
+_REFUSALS: Final = frozenset({400, 403, 404, 405})
 """What a poll without the header Metadata, or with an unknown api-version, is answered with."""
 
 
@@ -194,17 +194,17 @@ def _check_polite(seen: Observation) -> GradeResult:
 def _find_rudeness(seen: Observation) -> Iterator[str]:
     posts = [entry for entry in seen.requests if entry.is_start_request]
     for refused in (poll for poll in seen.polls if poll.status in _REFUSALS):
-        yield f"{refused.request} was refused: {refused.outcome}"
-    # Who waits for changes asks again after each.
-    changes = len({poll.document_incarnation for poll in seen.polls})
-    for name, requests in (("GETs", seen.polls), ("POSTs", posts)):
-        if _is_too_much(requests, _BURST + changes):
-            yield f"sent {len(requests)} {name} in {_length_of(requests):.1f} s"
+        yield f"sent {refused.request}, which was refused: {refused.outcome}"
     for has_failed, streak in groupby(seen.polls, lambda poll: not poll.has_read):
         polls = list(streak)
         if has_failed and _is_too_much(polls, _FEW):
             seconds = _length_of(polls)
             yield f"sent {len(polls)} GETs in {seconds:.1f} s that all failed, without backing off"
+    # Who waits for changes asks again after each.
+    changes = len({poll.document_incarnation for poll in seen.polls})
+    for name, requests in (("GETs", seen.polls), ("POSTs", posts)):
+        if _is_too_much(requests, _BURST + changes):
+            yield f"sent {len(requests)} {name} in {_length_of(requests):.1f} s"
 
 
 def _is_too_much(requests: Sequence[JournalEntry], burst: int) -> bool:

@@ -129,11 +129,16 @@ def _live_through(trial: Trial, event: EmulatedEvent) -> None:
     trial.await_recovery()
 
 
+def _suffer(trial: Trial) -> None:
+    trial.watch(polls=1)
+    trial.watch()  # how often it asks once it knows of the trouble
+
+
 def _event_behind_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
     trial.start()
     trial.set_fault(kind, parameters)
     event = trial.announce()
-    trial.watch(polls=3)
+    _suffer(trial)
     trial.clear_faults()
     _live_through(trial, event)
 
@@ -142,7 +147,7 @@ def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Tr
     trial.start()
     trial.set_fault(kind, parameters)
     misshown = trial.announce_oddly(impacts=2 if kind is FaultKind.SECOND_IMPACT else 1)
-    trial.watch(polls=3)
+    _suffer(trial)
     trial.finish(misshown)
     trial.clear_faults()
     trial.watch(polls=1)
@@ -159,7 +164,7 @@ _LIFE: Final = (
     Situation(
         name="neighbour-event",
         what=f"An event of {NEIGHBOUR}, in the same availability set, comes and goes.",
-        grades=(*_ALWAYS, Grade.OWN),
+        grades=(Grade.SAW, Grade.OWN, Grade.POLITE, Grade.RUNNING),
         play=_neighbour_event,
     ),
     Situation(

@@ -49,7 +49,7 @@ MISTAKES: Mapping[str, tuple[str, Grade, str]] = {
     "polls-too-often": ("own-event", Grade.POLITE, "GETs in"),
     "storms": ("own-event", Grade.POLITE, "POSTs in"),
     "omits-header": ("own-event", Grade.POLITE, "was refused: 400"),
-    "invents-version": ("own-event", Grade.POLITE, "was refused: 400"),
+    "invents-version": ("own-event", Grade.POLITE, "was refused: 404"),
     "does-not-back-off": ("fault-status-500", Grade.POLITE, "without backing off"),
     "ends-in-trouble": ("fault-empty-body", Grade.RUNNING, "exited with 1"),
 }
@@ -85,7 +85,7 @@ def junit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runs(junit: Path) -> Iterator[Mapping[str, Future[Done]]]:
     """Every handler, several at a time: they spend most of it waiting."""
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(6) as pool:
         yield {
             "agent": pool.submit(grade, "--jobs", "16", "--", *AGENT),
             "example": pool.submit(

@@ -153,7 +153,7 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
     (
         Grade.POLITE,
         with_requests(poll(0), poll(1, status=400)),
-        f"GET {PATH} was refused: 400 Bad request",
+        f"sent GET {PATH}, which was refused: 400 Bad request",
     ),
     (
         Grade.POLITE,

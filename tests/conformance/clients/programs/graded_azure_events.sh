@@ -18,6 +18,7 @@ exec "$PROGRAMS/crm_attribute" "$@"
 EOF
 chmod +x "$bin/crm_attribute"
 # To Pacemaker, a monitor that fails is a resource that has failed.
-while "$1" monitor; do
+while :; do
+  "$1" monitor || exit
   sleep 1
 done
