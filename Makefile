@@ -1,6 +1,6 @@
 # Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
 # Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
-# `make lab` boots machines in QEMU; it fails without root on Debian.
+# `make lab` boots machines in QEMU, `make image` runs containers; both fail without root on Debian.
 PYTHON ?= python3
 WORKERS ?= 4
 BIN := .venv/bin
@@ -12,7 +12,7 @@ export UV_PYTHON_DOWNLOADS := never
 export NO_MKDOCS_2_WARNING := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lab check format bench soak docs reference lock clean
+.PHONY: help demo test lab image check format bench soak docs reference lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -27,6 +27,11 @@ test: .venv/.dev  ## run every test, with full branch coverage of the rules and 
 lab: .venv/.dev  ## reboot and freeze virtual machines with the agent in them; needs root and Debian
 	@sh scripts/lab_needs.sh
 	@$(PYTEST) tests/lab --no-skips
+
+image: .venv/.dev  ## build the container image and run it; needs root and Debian, BASE names another base image
+	@sh scripts/image_needs.sh
+	@sh scripts/build_image.sh $(BASE)
+	@$(PYTEST) tests/image --no-skips
 
 check: .venv/.dev  ## format, lint, types, layers
 	@$(BIN)/ruff format --check --quiet .
@@ -71,6 +76,7 @@ lock: .venv/.dev  ## pin the newest dependencies
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
+	@echo testcontainers | $(COMPILE) - --output-file tests/image/testcontainers.txt
 	@echo openapi-python-client | $(COMPILE) - --output-file tests/e2e/openapi-python-client.txt
 
 clean:  ## remove everything the commands made

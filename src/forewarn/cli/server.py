@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 from forewarn.cli.catalogue import alone
-from forewarn.cli.options import option
+from forewarn.cli.options import option, switch
 from forewarn.cli.output import (
     Columns,
     Row,
@@ -40,15 +40,24 @@ _REPLICAS: Final[Columns] = {
 
 
 @command(app, "status")
-def status(session: Session) -> None:
+def status(
+    session: Session,
+    *,
+    is_ready: Annotated[
+        bool, switch("Only check that polls are served; no token needed.", "--ready")
+    ] = False,
+) -> None:
     """Show the server, its database and its replicas.
 
     BEHIND and LAG are how many changes of other replicas a replica did not know yet when it
-    was last seen, and for how long.
+    was last seen, and for how long. With --ready, the command fails unless polls are served.
 
     Example: forewarn status
     """
-    session.show(session.get("server"), _print_status)
+    if is_ready:
+        session.show(session.fetch("readyz").json(), fields_of({"ready": "status"}))
+    else:
+        session.show(session.get("server"), _print_status)
 
 
 def _print_status(server: Row) -> None:
