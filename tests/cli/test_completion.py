@@ -130,7 +130,7 @@ def test_commands_and_verbs_are_completed(environment: dict[str, str]) -> None:
 
 
 def test_rare_commands_are_completed_too(environment: dict[str, str]) -> None:
-    assert complete("forewarn co", environment) == ["completion", "config"]
+    assert complete("forewarn co", environment) == ["completion", "conformance", "config"]
 
 
 def test_names_of_the_server_are_completed(run: Run, environment: dict[str, str]) -> None:
