@@ -150,6 +150,14 @@ def test_reset_by_a_fault_is_journaled_before_the_client_sees_it(journaled: Serv
     assert (entry.is_reset, entry.status, entry.outcome) == (True, None, "reset")
 
 
+def test_answer_that_comes_in_parts_is_journaled_whole(journaled: Service) -> None:
+    journaled.faults.put(VM, Fault(kind=FaultKind.DRIP, seconds=0.1))
+
+    reply = journaled.request()
+
+    assert only(journaled).answer == reply.body
+
+
 def test_request_that_is_held_up_is_in_the_journal_already(journaled: Service) -> None:
     journaled.faults.put(VM, Fault(kind=FaultKind.SLOW, seconds=600))
 
