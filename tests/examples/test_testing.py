@@ -87,7 +87,7 @@ def test_tutorial_installs_an_extra_that_there_is() -> None:
 
     named = re.findall(r"pip install '(?:\.|forewarn)\[(\w+)\]'", tutorial)
 
-    assert named == ["pytest", "pytest"]
+    assert named == ["pytest", "pytest", "server"]
     assert set(named) <= project["optional-dependencies"].keys()
 
 
