@@ -1,7 +1,6 @@
 """The command, against a control API on a real store and a real loopback socket."""
 
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from tests.replicas import ITSELF
+from tests.spawning import Spawn, spawning
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -166,28 +166,11 @@ def empty_run(environment: Mapping[str, str]) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def spawn(
-    environment: Mapping[str, str], tmp_path: Path
-) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+def spawn(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Spawn]:
     """Run commands in processes of their own; those that are left at the end are killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from forewarn.cli import main; main()", *arguments],
-            env=environment_with(environment),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    program = (sys.executable, "-c", "from forewarn.cli import main; main()")
+    with spawning(environment_with(environment), tmp_path) as begin:
+        yield lambda *arguments: begin(*program, *arguments)
 
 
 @pytest.fixture

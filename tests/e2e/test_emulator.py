@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import FOREWARN, wait_until
 from tests.ports import free_port
+from tests.spawning import Spawn, spawning
 
 SECONDS = 60
 QUERY = "metadata/scheduledevents?api-version=2020-07-01"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -55,28 +55,10 @@ def emulate(surroundings: Mapping[str, str], folder: Path) -> Run:
 
 
 @pytest.fixture
-def start(surroundings: Mapping[str, str], folder: Path) -> Iterator[Start]:
+def start(surroundings: Mapping[str, str], folder: Path) -> Iterator[Spawn]:
     """Return a function that starts `forewarn emulator` where there is no terminal."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*words: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [FOREWARN, "emulator", *words],
-            env=dict(surroundings),
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        with process:
-            pass
+    with spawning(surroundings, folder, start_new_session=True) as spawn:
+        yield lambda *words: spawn(FOREWARN, "emulator", *words)
 
 
 def left_in(*folders: Path) -> list[Path]:
@@ -142,7 +124,7 @@ def test_fleet_says_which_machines_there_are(emulate: Run, tmp_path: Path) -> No
     assert done.returncode == 1
 
 
-def test_it_serves_until_it_is_stopped(start: Start, folder: Path, tmp_path: Path) -> None:
+def test_it_serves_until_it_is_stopped(start: Spawn, folder: Path, tmp_path: Path) -> None:
     metadata, control = free_port(), free_port()
     process = start(
         "--port", str(metadata), "--control-port", str(control), "--ready-file", "emulator.env"
@@ -176,7 +158,7 @@ def test_it_serves_until_it_is_stopped(start: Start, folder: Path, tmp_path: Pat
 
 
 def test_ready_file_is_for_its_owner_and_says_nothing_of_another_server(
-    start: Start, folder: Path
+    start: Spawn, folder: Path
 ) -> None:
     ready = folder / "emulator.env"
     ready.write_text("FOREWARN_METADATA_URL=http://127.0.0.1:1\n")
@@ -206,7 +188,7 @@ raise SystemExit(len(seen))
 """
 
 
-def test_interrupt_without_a_terminal_reaches_the_program(start: Start) -> None:
+def test_interrupt_without_a_terminal_reaches_the_program(start: Spawn) -> None:
     process = start("--", "python3", "-c", COUNT)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"

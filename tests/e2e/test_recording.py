@@ -1,14 +1,14 @@
 """`forewarn scenario record` and `replay`: the life of an event, recorded and served again."""
 
 import signal
-import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from tests.e2e.conftest import FOREWARN, wait_until
+from tests.spawning import Spawn, spawning
 
 from forewarn.client import Client
 from forewarn.files.recording import read_recording
@@ -18,31 +18,12 @@ SECONDS = 60
 SPEED = 10
 QUERY = "metadata/scheduledevents?api-version=2020-07-01"
 
-Start = Callable[..., "subprocess.Popen[str]"]
-
 
 @pytest.fixture
-def start(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Start]:
+def start(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Spawn]:
     """Return a function that starts a command in the folder of the test; it is killed after it."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*words: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*prefix, FOREWARN, "scenario", *words],
-            env=dict(environment),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        with process:
-            pass
+    with spawning(environment, tmp_path) as spawn:
+        yield lambda *words, prefix=(): spawn(*prefix, FOREWARN, "scenario", *words)
 
 
 def read(url: str) -> bytes:
@@ -59,7 +40,7 @@ def await_answers(path: Path, number: int) -> None:
     wait_until(is_there, f"there are no {number} answers", SECONDS)
 
 
-def test_life_of_an_event_is_replayed_byte_for_byte(start: Start, tmp_path: Path) -> None:
+def test_life_of_an_event_is_replayed_byte_for_byte(start: Spawn, tmp_path: Path) -> None:
     path = tmp_path / "life.toml"
     with Emulator() as emulator:
         web = emulator.vm("web-0")
@@ -114,7 +95,7 @@ def await_url(path: Path) -> str:
     return dict(line.split("=", 1) for line in lines)["FOREWARN_METADATA_URL"]
 
 
-def test_recorder_that_is_killed_has_lost_nothing(start: Start, tmp_path: Path) -> None:
+def test_recorder_that_is_killed_has_lost_nothing(start: Spawn, tmp_path: Path) -> None:
     with Emulator() as emulator:
         web = emulator.vm("web-0")
         recorder = start("record", "--from", web.url)
@@ -129,7 +110,7 @@ def test_recorder_that_is_killed_has_lost_nothing(start: Start, tmp_path: Path) 
     assert read_recording(tmp_path / "recording.toml").answers[-1].body == body
 
 
-def test_full_disk_leaves_a_complete_recording(start: Start, tmp_path: Path) -> None:
+def test_full_disk_leaves_a_complete_recording(start: Spawn, tmp_path: Path) -> None:
     with Emulator() as emulator:
         web = emulator.vm("web-0")
         recorder = start("record", "--from", web.url, prefix=("prlimit", "--fsize=400"))

@@ -64,13 +64,13 @@ async def run_to_the_end(
     import asyncio  # noqa: PLC0415 - slow to load
 
     early: list[int] = []
-    _hand_signals(signals, early.append)
+    signals.hand_to(early.append)
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environment_with(variables))
     except OSError as error:
         print_line(f"forewarn: {command[0]} cannot be run: {error.strerror}.", err=True)
         return _CANNOT_RUN
-    _hand_signals(signals, lambda number: _send(process, number))
+    signals.hand_to(lambda number: _send(process, number))
     for number in early:
         _send(process, number)
     try:
@@ -86,16 +86,8 @@ async def until_stopped(signals: StopSignals) -> None:
     import asyncio  # noqa: PLC0415 - slow to load
 
     stopping = asyncio.Event()
-    _hand_signals(signals, lambda _: stopping.set())
+    signals.hand_to(lambda _: stopping.set())
     await stopping.wait()
-
-
-def _hand_signals(signals: StopSignals, react: Callable[[int], None]) -> None:
-    import asyncio  # noqa: PLC0415 - slow to load
-
-    signals.hand_to(react)
-    with suppress(NotImplementedError):  # on Windows Ctrl-C arrives as an exception
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, react, signal.SIGINT)
 
 
 def _send(process: "asyncio.subprocess.Process", number: int) -> None:

@@ -1,7 +1,7 @@
 """SIGTERM and SIGHUP, from before there is something to clean up until it is gone.
 
-Until somebody takes them they do what Ctrl-C does, but for the exit code; after that they do what
-is wished, and never interrupt the cleaning up.
+Until somebody takes them they do what Ctrl-C does, but for the exit code; after that they and
+Ctrl-C do what is wished, and never interrupt the cleaning up.
 """
 
 import signal
@@ -28,10 +28,12 @@ class StopSignals:
         self._react: Callable[[int], object] = lambda _: None
 
     def hand_to(self, react: Callable[[int], object]) -> None:
-        """Have *react* called by the event loop that runs, from now on."""
+        """Have *react* called by the event loop that runs, from now on, also at Ctrl-C."""
         import asyncio  # noqa: PLC0415 - slow to load
 
         self._react = react
+        with suppress(NotImplementedError):  # on Windows Ctrl-C arrives as an exception
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, react, signal.SIGINT)
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             if self.interrupted_by is not None:  # where an exception gets lost, in a __del__

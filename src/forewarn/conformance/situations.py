@@ -61,11 +61,15 @@ def _replaced(trial: Trial) -> None:
 
 def _finish_in_preparation(trial: Trial) -> None:
     trial.hold_preparation()
+    trial.finish(_begin_to_prepare(trial))
+
+
+def _begin_to_prepare(trial: Trial) -> EmulatedEvent:
     trial.start()
     event = trial.announce()
     trial.await_seen(event)
     trial.await_preparation(event)
-    trial.finish(event)
+    return event
 
 
 def _straight_to_started(trial: Trial) -> None:
@@ -93,10 +97,7 @@ def _restart(trial: Trial) -> None:
 
 def _restart_in_preparation(trial: Trial) -> None:
     trial.hold_preparation()
-    trial.start()
-    event = trial.announce()
-    trial.await_seen(event)
-    trial.await_preparation(event)
+    event = _begin_to_prepare(trial)
     trial.kill()
     trial.release_preparation()
     trial.start()
@@ -109,10 +110,7 @@ def _restart_in_preparation(trial: Trial) -> None:
 
 def _failed_preparation(trial: Trial) -> None:
     trial.fail_preparation()
-    trial.start()
-    event = trial.announce()
-    trial.await_seen(event)
-    trial.await_preparation(event)
+    event = _begin_to_prepare(trial)
     trial.watch()
     trial.begin(event)
     trial.watch(polls=1)

@@ -1,7 +1,6 @@
 """The course of the demo: the fleet comes up, a roll-out goes through it, somebody watches."""
 
 import asyncio
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,8 +51,6 @@ async def perform_until_interrupted(
     async with asyncio.TaskGroup() as group:
         performing = group.create_task(_perform(stage, audience))
         signals.hand_to(lambda _: performing.cancel())
-        with suppress(NotImplementedError):  # on Windows Ctrl-C arrives as an exception
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, performing.cancel)
 
 
 async def _perform(stage: DemoStage, audience: Audience) -> None:
