@@ -210,5 +210,6 @@ def test_leader_that_is_cut_off_is_replaced_and_answers_polls_until_it_is_back(
             is_over.set()
         assert polling.result(ANSWER_SECONDS)
 
-    assert "lease_lost" in leader.said()
+    # It may learn that it can write again before it learns that it does not lead any more.
+    wait_until(lambda: "lease_lost" in leader.said(), "it does not step down", ANSWER_SECONDS)
     assert cut_off_trio.leader() is other
