@@ -1,6 +1,7 @@
 """The image: what is in it, and that it serves without root on a read-only file system."""
 
 import json
+from pathlib import Path
 
 from tests.image.conftest import IMAGE, Podman
 
@@ -11,6 +12,8 @@ from urllib.request import Request, urlopen
 url = "http://127.0.0.1:8169/vm/web-0/metadata/scheduledevents?api-version=2020-07-01"
 sys.stdout.write(urlopen(Request(url, headers={"Metadata": "true"}), timeout=10).read().decode())
 """
+AGENT = Path(__file__).parents[1] / "conformance" / "kit" / "agent.toml"
+RUN_AGENT = "STATE_DIRECTORY=$FOREWARN_CONFORMANCE_FOLDER exec forewarn-agent run --config /agent.toml"
 FIND_TOOLS = """
 for each in cc gcc make ld git; do command -v $each; done
 ls -d /build /opt/forewarn/bin/pip* /run/pip.pem 2> /dev/null
@@ -71,3 +74,13 @@ def test_container_stops_when_told_and_goes_on_where_it_was(podman: Podman, serv
 
     assert ended == "0"
     assert "web-0" in podman("exec", server, "forewarn", "vm", "list")
+
+
+def test_handler_is_graded_inside(podman: Podman) -> None:
+    report = podman(
+        *("run", "--rm", "--read-only", f"--volume={AGENT}:/agent.toml:ro", IMAGE),
+        *("conformance", "run", "--only", "own-event", "--output", "json"),
+        *("--", "sh", "-c", RUN_AGENT),
+    )
+
+    assert json.loads(report)["score"] == 100

@@ -14,7 +14,6 @@ import pytest
 
 from forewarn.testing import Emulator
 
-EMULATORS = 250
 WARM_UP = 50
 SECONDS = 600
 # What the caches of the standard library may still take in; one thing of each emulator is more.
@@ -22,10 +21,10 @@ GROWTH = {"objects": 200, "bytes": 4 * 1024 * 1024}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_hundreds_of_emulators_leave_nothing_behind(tmp_path: Path) -> None:
+def test_emulators_leave_nothing_behind(tmp_path: Path, emulators: int) -> None:
     # In a process of its own: a tracer of coverage, for one, stays for each thread there was.
     done = subprocess.run(
-        [sys.executable, __file__],
+        [sys.executable, __file__, str(emulators)],
         env={"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -71,5 +70,5 @@ def _measure() -> dict[str, int]:
 if __name__ == "__main__":
     _live_through(WARM_UP)
     sys.stdout.write(json.dumps(_measure()) + "\n")
-    _live_through(EMULATORS - WARM_UP)
+    _live_through(int(sys.argv[1]) - WARM_UP)
     sys.stdout.write(json.dumps(_measure()) + "\n")
