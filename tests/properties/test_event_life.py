@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -165,3 +166,4 @@ class EventLife(RuleBasedStateMachine):
 
 
 TestEventLife = EventLife.TestCase
+TestEventLife.settings = settings(max_examples=settings().max_examples * 3)
