@@ -1,5 +1,6 @@
 """What every suite shares: signals as usual, no silent skips in CI, and hypothesis' profiles."""
 
+import gc
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -26,6 +27,15 @@ settings.load_profile("default")
 # test sends them to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Thousands of tests are collected, none of which is ever garbage; to look through them all the time
+# took minutes.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 _UNTRACED = (
