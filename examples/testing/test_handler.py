@@ -79,8 +79,12 @@ def test_handler_survives_an_empty_body_and_a_reset(
     scheduled_events: Emulator, hooks: Path
 ) -> None:
     web = scheduled_events.vm("web-0")
-    web.fault("empty-body", times=1)
-    web.fault("reset", times=2)
 
     with handler(web, hooks):
+        scheduled_events.await_polled(web, timeout=SECONDS)
+        web.fault("empty-body", times=1)
+        web.fault("reset", times=2)
         scheduled_events.await_approved(web.reboot(), timeout=SECONDS)
+
+    await_log(hooks, ["drain Reboot"])
+    assert [each.method for each in web.requests].count("POST") == 1

@@ -1,6 +1,7 @@
 """`forewarn emulator`, as far as it comes before there is a server, and the journal."""
 
 import json
+import os
 import re
 import urllib.error
 import urllib.request
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from forewarn.cli.companion import ready_file
 from forewarn.testing import EmulatedVm, Emulator
 
 Run = Callable[..., Result]
@@ -27,6 +29,43 @@ def test_mistake_in_the_fleet_is_told_before_this_process_leaves_its_network(
 
     assert (missing.exit_code, broken.exit_code) == (1, 1)
     assert NETWORK.readlink() == before
+
+
+def test_machine_of_the_program_is_one_of_the_fleet(run: Run, tmp_path: Path) -> None:
+    fleet, empty = tmp_path / "fleet.toml", tmp_path / "empty.toml"
+    fleet.write_text('[[virtual_machine]]\nname = "web-0"\n')
+    empty.touch()
+
+    wrong = run("emulator", "--fleet", str(fleet), "--vm", "nope", "--", "true")
+    none = run("emulator", "--fleet", str(empty), "--", "true")
+
+    assert (wrong.exit_code, none.exit_code) == (2, 2)
+    assert f"--vm: {fleet} has no virtual machine 'nope'." in wrong.stderr
+    assert f"--fleet: {empty} has no virtual machine." in none.stderr
+
+
+def test_only_a_file_is_replaced_by_a_ready_file(run: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    done = run("emulator", "--ready-file", str(pipe), "--", "true")
+
+    assert done.exit_code == 2
+    assert f"--ready-file: {pipe} is not a regular file." in done.stderr
+    assert pipe.is_fifo()
+
+
+def test_ready_file_of_another_server_stays(tmp_path: Path) -> None:
+    path = tmp_path / "ready"
+
+    with ready_file(path) as write_first:
+        write_first({"NAME": "first"})
+        with ready_file(path) as write_second:
+            write_second({"NAME": "second"})
+        assert not path.exists()
+        path.write_text("third")
+
+    assert path.read_text() == "third"
 
 
 def ask(vm: EmulatedVm, body: bytes | None = None) -> None:

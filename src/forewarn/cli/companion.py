@@ -29,26 +29,40 @@ def ready_file(path: Path | None) -> Iterator[Callable[[Mapping[str, str]], None
     if path is None:
         yield lambda _: None
         return
+    if path.exists() and not path.is_file():
+        message = f"--ready-file: {path} is not a regular file."
+        raise CommandError(message, code=ExitCode.USAGE)
     draft = draft_of(path)
     try:
         path.unlink(missing_ok=True)  # one that was left behind would tell of another server
         # Not for others: there is a token in it.
         file = create_private(draft)
     except OSError as error:
-        message = f"--ready-file: {path} cannot be written: {error.strerror}."
-        raise CommandError(message, code=ExitCode.FAILED) from error
+        raise _unwritable(path, error) from error
 
     def write(variables: Mapping[str, str]) -> None:
-        with file:
+        try:
             file.write("".join(f"{line}\n" for line in _assignments(variables)).encode())
-        draft.replace(path)
+            file.flush()
+            draft.replace(path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
 
     try:
         yield write
     finally:
-        file.close()
         draft.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            # As long as ours is open, the file of another server cannot look like it.
+            if os.path.samestat(path.lstat(), os.fstat(file.fileno())):
+                path.unlink()
+        with suppress(OSError):  # what could not be written before cannot be written now
+            file.close()
+
+
+def _unwritable(path: Path, error: OSError) -> CommandError:
+    message = f"--ready-file: {path} cannot be written: {error.strerror}."
+    return CommandError(message, code=ExitCode.FAILED)
 
 
 def _assignments(variables: Mapping[str, str]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """A throw-away server and the program beside it, for every command that starts one."""
 
+import os
 import shlex
 import socket
 import sys
@@ -19,7 +20,7 @@ from forewarn.cli.own_server import LOCALHOST, make_folder, own_command, own_set
 from forewarn.cli.signals import StopSignals, held_back, stop_signals
 from forewarn.domain.errors import InvalidNameError
 from forewarn.domain.names import check_name
-from forewarn.emulator.variables import endpoint_variables
+from forewarn.emulator.variables import METADATA_ADDRESS, endpoint_variables
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.settings_table import ClockKind
 
@@ -34,7 +35,6 @@ Around = Callable[["Replica", "App"], "App"]
 _ONLY_VM: Final = "vm-0"
 _FLEET: Final = "fleet.toml"
 _TOKEN: Final = "FOREWARN_TOKEN"  # noqa: S105 - the name of the variable
-_METADATA_IP: Final = "169.254.169.254"
 
 Program = Annotated[
     list[str] | None, argument("-- COMMAND", "The program (default: serve until Ctrl-C).")
@@ -52,11 +52,12 @@ OPTIONS: Final = (
     ),
     keyword(
         "netns",
-        Annotated[bool, switch(f"Have {_METADATA_IP} be the endpoint (Linux).", "--netns")],
+        Annotated[
+            bool, switch(f"Serve at {METADATA_ADDRESS} in a network namespace (Linux).", "--netns")
+        ],
         default=False,
     ),
 )
-"""What all these commands take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +98,16 @@ def _emulate(wanted: Emulation, closing: ExitStack, signals: StopSignals) -> int
     control = closing.enter_context(_listen("--control-port", wanted.control_port))
     listeners = _listen_to_both(wanted, declaration.host_name(vm), control, closing)
     ended_with = ExitCode.FAILED.value
+    refusal: CommandError | None = None
 
     async def errand() -> None:
-        nonlocal ended_with
+        nonlocal ended_with, refusal
         variables = _variables(wanted, listeners, folder)
-        write_ready(variables)
+        try:
+            write_ready(variables)
+        except CommandError as error:
+            refusal = error
+            return
         _say_where(wanted, vm, variables)
         if wanted.command:
             ended_with = await run_to_the_end(wanted.command, variables, signals)
@@ -110,6 +116,8 @@ def _emulate(wanted: Emulation, closing: ExitStack, signals: StopSignals) -> int
             ended_with = ExitCode.OK.value
 
     _serve(settings, listeners, errand, wanted)
+    if refusal is not None:
+        raise refusal
     return ended_with
 
 
@@ -117,16 +125,19 @@ def _check(wanted: Emulation) -> None:
     """Refuse what cannot be a virtual machine, and a way that cannot be had here."""
     problem = ""
     if wanted.fleet is not None and len(wanted.vms) > 1:
-        problem = "--fleet has all virtual machines; name only the one of the program with --vm."
+        problem = (
+            "With --fleet, give --vm at most once: the virtual machine that the program runs on."
+        )
     elif wanted.netns and wanted.port is not None:
-        problem = f"--port cannot be used with --netns, where the endpoint is {_METADATA_IP}:80."
+        problem = (
+            f"--port cannot be used with --netns, where the endpoint is {METADATA_ADDRESS}:80."
+        )
     elif wanted.netns and not wanted.command:
         problem = "--netns needs a program: nothing else can reach its network."
     if problem:
         raise CommandError(problem, code=ExitCode.USAGE)
     if wanted.netns and sys.platform != "linux":
-        message = "There are network namespaces on Linux only."
-        raise CommandError(message, code=ExitCode.FAILED, hint="try: leave out --netns")
+        raise CommandError("--netns needs Linux.", code=ExitCode.USAGE)
     for vm in wanted.vms:
         try:
             check_name(vm, "virtual machine")
@@ -151,22 +162,30 @@ def _declare(wanted: Emulation, folder: Path) -> "FleetDeclaration":
 
 def _choose_vm(wanted: Emulation, declaration: "FleetDeclaration") -> str:
     declared = [each.vm.name for each in declaration.fleet.virtual_machines]
-    return next(iter([*wanted.vms, *declared]), _ONLY_VM)
+    if not declared:
+        problem = f"--fleet: {declaration.path} has no virtual machine."
+        raise CommandError(problem, code=ExitCode.USAGE)
+    vm = (wanted.vms or declared)[0]
+    if vm not in declared:
+        problem = f"--vm: {declaration.path} has no virtual machine {vm!r}."
+        raise CommandError(problem, code=ExitCode.USAGE)
+    return vm
 
 
 def _listen_to_both(
     wanted: Emulation, host_name: str, control: socket.socket, closing: ExitStack
 ) -> "Listeners":
     from forewarn.bootstrap.start import Listeners  # noqa: PLC0415
-    from forewarn.emulator.netns import enter_network_namespace  # noqa: PLC0415
     from forewarn.metadata.http import open_listener  # noqa: PLC0415
 
     if not wanted.netns:
         metadata = closing.enter_context(_listen("--port", wanted.port))
         return Listeners(metadata=(metadata,), control=(control,))
+    from forewarn.emulator.netns import enter_network_namespace  # noqa: PLC0415 - only on Linux
+
     enter_network_namespace(host_name)
     inside = closing.enter_context(open_listener(LOCALHOST, _port_of(control)))
-    metadata = closing.enter_context(open_listener(_METADATA_IP, 80))
+    metadata = closing.enter_context(open_listener(METADATA_ADDRESS, 80))
     return Listeners(metadata=(metadata,), control=(control, inside))
 
 
@@ -176,7 +195,8 @@ def _listen(flag: str, port: int | None) -> socket.socket:
     try:
         return open_listener(LOCALHOST, port or 0)
     except OSError as error:
-        message = f"{flag}: port {port} of {LOCALHOST} cannot be used: {error.strerror}."
+        reason = os.strerror(error.errno or 0)  # its own words repeat the address
+        message = f"{flag}: cannot listen on {LOCALHOST}:{port}: {reason}."
         hint = f"try: leave out {flag}, which takes a free port"
         raise CommandError(message, code=ExitCode.FAILED, hint=hint) from error
 
@@ -191,7 +211,7 @@ def _variables(wanted: Emulation, listeners: "Listeners", folder: Path) -> dict[
     url = f"http://{LOCALHOST}:{_port_of(listeners.metadata[0])}"
     found = {}
     if wanted.netns:
-        url, found = f"http://{_METADATA_IP}", {"SCHEDULEDEVENTSIP": _METADATA_IP}
+        url, found = f"http://{METADATA_ADDRESS}", {"SCHEDULEDEVENTSIP": METADATA_ADDRESS}
     return {
         **endpoint_variables(url),
         "FOREWARN_SERVER": f"http://{LOCALHOST}:{_port_of(listeners.control[0])}",

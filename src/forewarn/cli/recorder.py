@@ -76,7 +76,7 @@ def record(order: RecordingOrder, began_at: str) -> None:
             print_line(f"{f'+{answer.at:.1f}s':<9} {_describe(kept)}", err=True)
     print_line(f"{order.output} has {count_of(number, 'answer')}.", err=True)
     for name, alias in aliases.names.items():
-        print_line(f"  {name} is {alias} there", err=True)
+        print_line(f"  {name} was renamed to {alias}", err=True)
 
 
 class _Poller:
@@ -228,7 +228,7 @@ def _require_document(url: str, answer: RecordedAnswer) -> None:
             f"{url} answers {answer.status}: {text}", code=ExitCode.FAILED, hint=hint
         )
     if flaw := _find_flaw(answer.body):
-        message = f"What {url} answers is not a document of scheduled events: {flaw}"
+        message = f"{url} did not return a Scheduled Events document: {flaw}"
         raise CommandError(message, code=ExitCode.FAILED, hint=hint)
 
 

@@ -24,8 +24,8 @@ from forewarn.conformance.observations import (
 )
 from forewarn.domain.errors import IllegalTransitionError
 from forewarn.domain.fault import FaultKind
-from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace
-from forewarn.emulator.variables import endpoint_variables
+from forewarn.emulator.netns import enter_network_namespace
+from forewarn.emulator.variables import METADATA_ADDRESS, endpoint_variables
 from forewarn.environment import environment_with
 from forewarn.testing import EmulatedEvent, Emulator, EventStatus, EventType
 

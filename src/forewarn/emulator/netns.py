@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from forewarn.emulator.variables import METADATA_ADDRESS
 from forewarn.protocol.errors import ForewarnError
-
-METADATA_ADDRESS: Final = "169.254.169.254"
 
 # The numbers of linux/sched.h, linux/sockios.h and linux/if.h.
 _CLONE_NEWUTS: Final = 0x04000000

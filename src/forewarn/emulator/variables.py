@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+METADATA_ADDRESS: Final = "169.254.169.254"
+"""Where virtual machines look for it by themselves."""
 _OTHERS: Final[Mapping[str, str]] = {
     "AZURE_SCHEDULEDEVENTS_URL": "/metadata/scheduledevents?api-version=2019-08-01",
     "AZURE_METADATAINSTANCE_URL": "/metadata/instance?api-version=2019-08-01",
