@@ -34,6 +34,8 @@ from forewarn.metadata.asgi import (
     read_body,
     read_headers,
     read_parameters,
+    require_dated_version,
+    require_header,
 )
 from forewarn.metadata.board import Board, PrintedDocument
 from forewarn.metadata.conditional import matches, preferred_wait
@@ -46,7 +48,6 @@ from forewarn.ports.metrics import Tally
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
-from forewarn.protocol.versions import is_well_formed
 from forewarn.protocol.vocabulary import EventId, event_id
 
 _log = structlog.get_logger(__name__)
@@ -195,7 +196,7 @@ class MetadataApp:
             vm=caller.vm,
             address=caller.address,
             receive=receive,
-            connection=scope["extensions"]["connection"],
+            extensions=scope["extensions"],
         )
         if request.vm is not None and request.vm.name in self._faults:
             answer = await self._faulty.interfere(request, request.vm)
@@ -227,12 +228,20 @@ class MetadataApp:
         return None
 
     async def _read(self, request: MetadataRequest) -> MetadataAnswer:
-        _require_header(request)
+        require_header(request)
         vm = self._require_vm(request)
         version = self._require_version(request)
         if request.method == "GET":
             self._polled(vm.name)
             self._polls[version] += 1
+        replay = request.extensions.get("replay")
+        if replay is not None:
+            return self._faulty.read_nothing(vm) or await replay(request)
+        return await self._read_document(request, vm, version)
+
+    async def _read_document(
+        self, request: MetadataRequest, vm: VirtualMachine, version: str
+    ) -> MetadataAnswer:
         if_none_match = request.headers.get(b"if-none-match", b"")
         page = self._board.page(vm, version)
         seconds = preferred_wait(request.headers.get(b"prefer", b""))
@@ -282,7 +291,7 @@ class MetadataApp:
         name = (request.parameters or {}).get("api-version", "")
         version = self._board.versions.get(name)
         if version is None or version.metadata_header_on_post:
-            _require_header(request)
+            require_header(request)
         vm = self._require_vm(request)
         self._require_version(request)
         try:
@@ -291,7 +300,8 @@ class MetadataApp:
         except MalformedStartRequestsError:
             raise MetadataRefusedError(Refusal.BODY_MALFORMED) from None
         except UnknownEventError:
-            raise MetadataRefusedError(Refusal.EVENT_UNKNOWN) from None
+            if "replay" not in request.extensions:  # it may have been recorded
+                raise MetadataRefusedError(Refusal.EVENT_UNKNOWN) from None
         return MetadataAnswer()
 
     async def _list_versions(self, request: MetadataRequest) -> MetadataAnswer:
@@ -300,7 +310,7 @@ class MetadataApp:
 
     async def _describe_instance(self, request: MetadataRequest) -> MetadataAnswer:
         vm = self._require_caller(request)
-        parameters = _require_dated_version(request)
+        parameters = require_dated_version(request)
         return answer_instance(
             vm,
             self._board.delivery_scope(vm),
@@ -310,11 +320,11 @@ class MetadataApp:
 
     async def _refuse_root(self, request: MetadataRequest) -> MetadataAnswer:
         self._require_caller(request)
-        _require_dated_version(request)
+        require_dated_version(request)
         raise MetadataRefusedError(Refusal.NOT_FOUND)
 
     async def _refuse_token(self, request: MetadataRequest) -> MetadataAnswer:
-        _require_header(request)
+        require_header(request)
         if request.vm is None:  # is told the same: Azure's SDKs ask again after a 404
             self._identity.note_stranger(request.address)
         raise MetadataRefusedError(Refusal.IDENTITY_UNKNOWN)
@@ -335,7 +345,7 @@ class MetadataApp:
         return await answer_postpone(self._verbs, vm, _event_id_of(request), request)
 
     def _require_caller(self, request: MetadataRequest) -> VirtualMachine:
-        _require_header(request)
+        require_header(request)
         return self._require_vm(request)
 
     def _require_vm(self, request: MetadataRequest) -> VirtualMachine:
@@ -345,7 +355,7 @@ class MetadataApp:
         return request.vm
 
     def _require_version(self, request: MetadataRequest) -> str:
-        name = _require_dated_version(request)["api-version"]
+        name = require_dated_version(request)["api-version"]
         if name not in self._board.versions:
             raise MetadataRefusedError(Refusal.API_VERSION_UNKNOWN)
         return name
@@ -358,21 +368,6 @@ def _refuse(refusal: Refusal) -> MetadataAnswer:
 
 def _for_reading(handler: Handler) -> Mapping[str, Handler]:
     return {"GET": handler, "HEAD": handler}
-
-
-def _require_header(request: MetadataRequest) -> None:
-    if not request.has_metadata_header():
-        raise MetadataRefusedError(Refusal.METADATA_HEADER_MISSING)
-
-
-def _require_dated_version(request: MetadataRequest) -> Mapping[str, str]:
-    parameters = request.parameters or {}
-    name = parameters.get("api-version", "")
-    if name.lower() == "latest":
-        raise MetadataRefusedError(Refusal.API_VERSION_LATEST)
-    if not is_well_formed(name):
-        raise MetadataRefusedError(Refusal.API_VERSION_MISSING)
-    return parameters
 
 
 def _refuse_path(request: MetadataRequest) -> Refusal:

@@ -59,8 +59,9 @@ class JournaledApp:
         path = f"{scope['path']}?{query}" if query else scope["path"]
         entry = self._journal.begin(self._find_vm(scope), scope["method"], path)
         scribe = _Scribe(entry, partial(self._end, scope), receive, send)
-        connection = scribe.watch(scope["extensions"]["connection"])
-        seen: HttpScope = {**scope, "extensions": {"connection": connection}}
+        extensions = scope["extensions"]
+        connection = scribe.watch(extensions["connection"])
+        seen: HttpScope = {**scope, "extensions": {**extensions, "connection": connection}}
         try:
             await self._app(seen, scribe.receive, scribe.send)
         finally:
