@@ -229,8 +229,8 @@ class MetadataApp:
 
     async def _read(self, request: MetadataRequest) -> MetadataAnswer:
         require_header(request)
-        vm = self._require_vm(request)
         version = self._require_version(request)
+        vm = await self._require_vm(request)
         if request.method == "GET":
             self._polled(vm.name)
             self._polls[version] += 1
@@ -249,7 +249,7 @@ class MetadataApp:
         if seconds is not None and if_none_match and request.method == "GET":
             applied = ((b"Preference-Applied", f"wait={seconds}".encode("ascii")),)
             if seconds and matches(if_none_match, page.etag):
-                page = await self._wait_for_change(request, page, version, seconds)
+                page = await self._wait_for_change(request, vm, page, version, seconds)
                 applied += (CLOSE,) if self._is_stopping else ()
         if vm.name in self._faults:  # perhaps since it began to wait
             return self._faulty.read(vm, version, if_none_match)
@@ -258,10 +258,13 @@ class MetadataApp:
         return MetadataAnswer(body=page.body, headers=page.headers + applied)
 
     async def _wait_for_change(
-        self, request: MetadataRequest, page: PrintedDocument, version: str, seconds: int
+        self,
+        request: MetadataRequest,
+        vm: VirtualMachine,
+        page: PrintedDocument,
+        version: str,
+        seconds: int,
     ) -> PrintedDocument:
-        vm = self._require_vm(request)
-
         def where_to_wait() -> ScopeId | None:
             known = self._board.vm_named(vm.name)
             if known is None or self._is_stopping or known.name in self._faults:
@@ -292,10 +295,10 @@ class MetadataApp:
         version = self._board.versions.get(name)
         if version is None or version.metadata_header_on_post:
             require_header(request)
-        vm = self._require_vm(request)
         self._require_version(request)
         try:
             event_ids = decode_start_requests(body)
+            vm = await self._require_vm(request)
             await self._verbs.request_start(vm.name, event_ids, where=request.address)
         except MalformedStartRequestsError:
             raise MetadataRefusedError(Refusal.BODY_MALFORMED) from None
@@ -305,12 +308,13 @@ class MetadataApp:
         return MetadataAnswer()
 
     async def _list_versions(self, request: MetadataRequest) -> MetadataAnswer:
-        self._require_caller(request)
+        await self._require_caller(request)
         return answer_json({"apiVersions": list(self._board.versions)})
 
     async def _describe_instance(self, request: MetadataRequest) -> MetadataAnswer:
-        vm = self._require_caller(request)
+        require_header(request)
         parameters = require_dated_version(request)
+        vm = await self._require_vm(request)
         return answer_instance(
             vm,
             self._board.delivery_scope(vm),
@@ -319,8 +323,9 @@ class MetadataApp:
         )
 
     async def _refuse_root(self, request: MetadataRequest) -> MetadataAnswer:
-        self._require_caller(request)
+        require_header(request)
         require_dated_version(request)
+        await self._require_vm(request)
         raise MetadataRefusedError(Refusal.NOT_FOUND)
 
     async def _refuse_token(self, request: MetadataRequest) -> MetadataAnswer:
@@ -330,29 +335,32 @@ class MetadataApp:
         raise MetadataRefusedError(Refusal.IDENTITY_UNKNOWN)
 
     async def _refuse_attestation(self, request: MetadataRequest) -> MetadataAnswer:
-        self._require_caller(request)
+        await self._require_caller(request)
         raise MetadataRefusedError(Refusal.NOT_ATTESTED)
 
     async def _tell_who(self, request: MetadataRequest) -> MetadataAnswer:
-        return answer_whoami(self._require_caller(request))
+        return answer_whoami(await self._require_caller(request))
 
     async def _describe_event(self, request: MetadataRequest) -> MetadataAnswer:
-        vm = self._require_caller(request)
+        vm = await self._require_caller(request)
         return await answer_event(self._verbs, vm, _event_id_of(request))
 
     async def _postpone(self, request: MetadataRequest) -> MetadataAnswer:
-        vm = self._require_caller(request)
+        vm = await self._require_caller(request)
         return await answer_postpone(self._verbs, vm, _event_id_of(request), request)
 
-    def _require_caller(self, request: MetadataRequest) -> VirtualMachine:
+    async def _require_caller(self, request: MetadataRequest) -> VirtualMachine:
         require_header(request)
-        return self._require_vm(request)
+        return await self._require_vm(request)
 
-    def _require_vm(self, request: MetadataRequest) -> VirtualMachine:
-        if request.vm is None:
+    async def _require_vm(self, request: MetadataRequest) -> VirtualMachine:
+        """Return who asks; what is wrong whoever asks has been refused before."""
+        welcome = request.extensions.get("welcome")
+        vm = await welcome() if request.vm is None and welcome else request.vm
+        if vm is None:
             self._identity.note_stranger(request.address)
             raise MetadataRefusedError(Refusal.NOT_FOUND)
-        return request.vm
+        return vm
 
     def _require_version(self, request: MetadataRequest) -> str:
         name = require_dated_version(request)["api-version"]

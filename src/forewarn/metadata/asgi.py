@@ -22,11 +22,13 @@ LARGEST_DISCARDED_BODY: Final = 1024 * 1024
 class Extensions(TypedDict):
     """What our server can do beyond ASGI.
 
-    A *replay* answers polls in place of the document.
+    A *replay* answers polls in place of the document. To *welcome* whoever is not known adds them,
+    if they can be.
     """
 
     connection: "Connection"
     replay: NotRequired[Callable[["MetadataRequest"], Awaitable["MetadataAnswer"]]]
+    welcome: NotRequired[Callable[[], Awaitable[VirtualMachine | None]]]
 
 
 class Connection(TypedDict):

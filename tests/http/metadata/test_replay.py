@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from tests.http.metadata.conftest import (
+    FLEET,
     POLL,
     VERSION,
     Service,
@@ -22,7 +23,9 @@ from tests.http.metadata.conftest import (
 
 from forewarn.domain.fault import FAULTS, Fault, FaultKind, FaultPart
 from forewarn.domain.names import VmName, check_name
+from forewarn.domain.topology import VirtualMachine
 from forewarn.files.recording import RecordedAnswer
+from forewarn.metadata.http import App
 from forewarn.metadata.newcomers import Newcomers
 from forewarn.metadata.replay import Replay
 from forewarn.protocol.start_requests import encode_start_requests
@@ -237,22 +240,74 @@ def test_where_nothing_was_answered_the_connection_breaks() -> None:
         assert read_all(connection) == b""
 
 
-def welcoming(added: list[str]) -> partial[Newcomers]:
-    return partial(Newcomers, is_known=lambda name: name == "solo", add=added.append)
+def welcoming(added: list[str]) -> Callable[[App], Newcomers]:
+    """Return what makes newcomers read what `here` reads, and notes their names."""
+    here = FLEET.virtual_machines[VmName("here")]
+
+    def add(name: str) -> VirtualMachine:
+        check_name(name, "virtual machine")
+        added.append(name)
+        return here
+
+    return partial(Newcomers, add=add)
 
 
-def test_newcomer_is_added_before_it_is_answered() -> None:
+NEWCOMER = "/vm/web-9"
+QUERY = f"?api-version={VERSION}"
+
+
+@pytest.mark.parametrize("path", ["/vm/solo/metadata/versions", POLL, f"/vm/%20{POLL}"])
+def test_nobody_is_added_whose_name_is_known_or_missing_or_impossible(path: str) -> None:
     added: list[str] = []
     with running(around=welcoming(added)) as service:
-        for path in ("/vm/solo/metadata/versions", "/vm/web-9/metadata/versions", POLL):
-            service.request(path, source="127.0.0.1")
+        service.request(path, source="127.0.0.1")
 
-    assert added == ["web-9"]
+    assert added == []
 
 
 def test_impossible_name_is_answered_as_unknown() -> None:
-    def refuse(name: str) -> None:
-        check_name(name, "virtual machine")
+    with running(around=welcoming([])) as service:
+        assert service.request(f"/vm/%20{POLL}").status == 404
 
-    with running(around=partial(Newcomers, is_known=lambda _: False, add=refuse)) as service:
-        assert service.request(f"/vm/%20/{POLL}").status == 404
+
+@pytest.mark.parametrize("path", [POLL, "/metadata/versions", f"/metadata/instance{QUERY}"])
+def test_newcomer_is_added_before_it_is_answered(path: str) -> None:
+    added: list[str] = []
+    with running(around=welcoming(added)) as service:
+        reply = service.request(f"{NEWCOMER}{path}", source="127.0.0.1")
+
+    assert (reply.status, added) == (200, ["web-9"])
+
+
+def test_newcomer_can_wait_for_a_change() -> None:
+    added: list[str] = []
+    headers = {"If-None-Match": "*", "Prefer": "wait=1"}
+    with running(around=welcoming(added)) as service:
+        reply = service.request(f"{NEWCOMER}{POLL}", headers=headers, source="127.0.0.1")
+
+    assert (reply.status, added) == (304, ["web-9"])
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        (POLL, {"headers": {"Origin": "http://elsewhere"}}),
+        (POLL, {"headers": {"X-Forwarded-For": "10.0.0.1"}}),
+        (POLL, {"metadata": None}),
+        (POLL, {"method": "DELETE"}),
+        (POLL, {"method": "POST", "body": b"["}),
+        (f"/metadata/nothing{QUERY}", {}),
+        ("/metadata/scheduledevents", {}),
+        ("/metadata/scheduledevents?api-version=2031-01-01", {}),
+        ("/metadata/instance", {}),
+    ],
+)
+def test_request_that_is_refused_whoever_sends_it_adds_nobody(
+    path: str, options: dict[str, Any]
+) -> None:
+    added: list[str] = []
+    with running(around=welcoming(added)) as service:
+        reply = service.request(f"{NEWCOMER}{path}", source="127.0.0.1", **options)
+
+    assert reply.status >= 400
+    assert added == []
