@@ -48,13 +48,12 @@ from forewarn.ports.metrics import Tally
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
-from forewarn.protocol.vocabulary import EventId, event_id
+from forewarn.protocol.vocabulary import SCHEDULED_EVENTS_PATH, EventId, event_id
 
 _log = structlog.get_logger(__name__)
 
 Handler: TypeAlias = Callable[[MetadataRequest], Awaitable[MetadataAnswer]]
 
-_SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
 _NOT_PLAIN: Final = frozenset({b"origin", b"prefer", b"x-forwarded-for", b"x-instance-id"})
@@ -93,11 +92,11 @@ class MetadataApp:
         self._is_stopping = False
         self._request_ids = _request_ids()
         self._plain_polls = {
-            f"{_SCHEDULED_EVENTS}?api-version={name}".encode("ascii"): name
+            f"{SCHEDULED_EVENTS_PATH}?api-version={name}".encode("ascii"): name
             for name in board.versions
         }
         self._resources: Mapping[str, Mapping[str, Handler]] = {
-            _SCHEDULED_EVENTS: {**_for_reading(self._read), "POST": self._request_start},
+            SCHEDULED_EVENTS_PATH: {**_for_reading(self._read), "POST": self._request_start},
             "/metadata/versions": _for_reading(self._list_versions),
             _INSTANCE: _for_reading(self._describe_instance),
             "/metadata": _for_reading(self._refuse_root),

@@ -19,6 +19,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.workforce import choose_workforce
+from forewarn.clocks import SystemClock
 from forewarn.domain.access import ADMIN
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import VirtualMachine
@@ -27,9 +28,11 @@ from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.notifications.outbox import Notifications
 from forewarn.operations.context import Context
 from forewarn.outbound.client import Outbound
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventId
 from forewarn.settings import make_settings
 from forewarn.settings_table import ClockKind, LogLevel
 from forewarn.storage.sqlite import open_sqlite
@@ -103,6 +106,19 @@ class Engine:
         self._control_port: int | None = None
         self._starting_control = threading.Lock()
         self.is_running = True
+        self.announced_at: dict[EventId, datetime] = {}
+        """When each event was first in a document, in real time."""
+
+    def note(self, change: StoreChange) -> None:
+        """Remember which events *change* announces."""
+        if change.incarnations:
+            documents = self._replica.store.read(
+                lambda reading: reading.documents(change.incarnations)
+            )
+            now = SystemClock().now()
+            for document in documents.values():
+                for event in document.events:
+                    self.announced_at.setdefault(event.event_id, now)
 
     @property
     def replica(self) -> Replica:
@@ -216,7 +232,9 @@ def start_engine(
         metadata = replica.metadata_server([listener])
         background.run(metadata.run_until_stopped(), stop=metadata.stop)
         port: int = listener.getsockname()[1]
-        return Engine(replica, metadata, port, background, closing.pop_all())
+        engine = Engine(replica, metadata, port, background, closing.pop_all())
+        store.listen(engine.note)
+        return engine
 
 
 class _Background:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn, TypedDict, Unpack
+from typing import Any, NoReturn, TypedDict, Unpack
 
 from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.client import Client
@@ -26,11 +26,9 @@ from forewarn.testing.events import (
     choose,
     gather,
 )
-from forewarn.testing.reports import describe_scope, request_lines
+from forewarn.testing.reports import ALL, describe_scope, request_lines
 
 __tracebackhide__ = True
-
-_ALL: Final = 1_000_000
 
 
 class FaultParameters(TypedDict, total=False):
@@ -134,7 +132,7 @@ class EmulatedVm:
     @property
     def events(self) -> tuple[EmulatedEvent, ...]:
         """Every event that is or was about this machine, oldest first."""
-        known = self._engine.read(lambda reading: reading.events(vm=self.name, limit=_ALL))
+        known = self._engine.read(lambda reading: reading.events(vm=self.name, limit=ALL))
         return tuple(EmulatedEvent(self._engine, event.event_id) for event in known)
 
     @property
