@@ -41,7 +41,7 @@ from forewarn.metadata.board import Board, PrintedDocument
 from forewarn.metadata.conditional import matches, preferred_wait
 from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
 from forewarn.metadata.faulty import Faulty
-from forewarn.metadata.identity import Identifier
+from forewarn.metadata.identity import Identifier, Peer
 from forewarn.metadata.instance import answer_instance
 from forewarn.ports.faults import Faults
 from forewarn.ports.metrics import Tally
@@ -158,7 +158,7 @@ class MetadataApp:
     def _request_id_line(self) -> bytes:
         return b"x-ms-request-id: " + next(self._request_ids) + b"\r\n"
 
-    def note_unreadable(self, status: int, client: tuple[str, int] | None) -> None:
+    def note_unreadable(self, status: int, peer: Peer) -> None:
         """Take no note: the crowd has counted it."""
 
     def find_origin(self, address: str | None) -> Origin:
