@@ -11,15 +11,9 @@ from tests.ports import free_port
 
 def ask(server: Server, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command that is told nothing about the server but its folder."""
-    return subprocess.run(
-        [FOREWARN, *arguments],
-        cwd=folder,
-        env=dict(server.environment),
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
+    assert server.forks is not None
+    command = [str(FOREWARN), *arguments]
+    return server.forks.run(command, server.environment, START_SECONDS, folder)
 
 
 def test_command_finds_the_server_beside_it_while_it_runs(start_server: ServerMaker) -> None:
