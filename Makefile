@@ -10,6 +10,8 @@ PYTEST := $(BIN)/pytest $(if $(filter true,$(CI)),--no-skips)
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
 export UV_PYTHON_DOWNLOADS := never
 export NO_MKDOCS_2_WARNING := 1
+# Where it is set, each of the thousands of processes of a test run compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test lab image check format bench soak docs reference lock clean

@@ -13,7 +13,9 @@ url = "http://127.0.0.1:8169/vm/web-0/metadata/scheduledevents?api-version=2020-
 sys.stdout.write(urlopen(Request(url, headers={"Metadata": "true"}), timeout=10).read().decode())
 """
 AGENT = Path(__file__).parents[1] / "conformance" / "kit" / "agent.toml"
-RUN_AGENT = "STATE_DIRECTORY=$FOREWARN_CONFORMANCE_FOLDER exec forewarn-agent run --config /agent.toml"
+RUN_AGENT = (
+    "STATE_DIRECTORY=$FOREWARN_CONFORMANCE_FOLDER exec forewarn-agent run --config /agent.toml"
+)
 FIND_TOOLS = """
 for each in cc gcc make ld git; do command -v $each; done
 ls -d /build /opt/forewarn/bin/pip* /run/pip.pem 2> /dev/null

@@ -191,6 +191,17 @@ def test_changed_soak_counts_where_a_step_soaks_already(
     assert soaks == {event.scope_id: operator.now + timedelta(minutes=minutes)}
 
 
+def test_nothing_soaks_before_its_event_is_over(
+    fleet: Store, operator: Context, begin: Begin, change: Change
+) -> None:
+    begun = begin(replace(WEB, course=Course(soak=timedelta(hours=1))))
+    announce(fleet, operator)
+
+    change(begun, soak=timedelta(minutes=10))
+
+    assert fleet.read(lambda reading: reading.soaks()) == {}
+
+
 def test_soak_of_another_maintenance_is_not_shortened(
     fleet: Store, operator: Context, begin: Begin, change: Change
 ) -> None:

@@ -1,5 +1,6 @@
 """`forewarn serve`: the service. Its flags are the settings."""
 
+import gc
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,7 +51,11 @@ def serve(
 def _run(settings: "Settings", tell: Callable[[], None]) -> None:
     """Run a server, and *tell* when it is ready."""
     with marked_as_starting(settings.state_directory) as remove_mark:
+        gc.disable()  # what is loaded is never garbage: a seventh of the start was to look for some
         from forewarn.bootstrap.server import serve as run  # noqa: PLC0415 - needs the server install
+
+        gc.freeze()
+        gc.enable()
 
         def ready() -> None:
             remove_mark()
