@@ -182,7 +182,7 @@ class Server:
 
     def run_to_the_end(self) -> subprocess.CompletedProcess[str]:
         """Start where that is refused."""
-        return _run(self._forks(), self._command(), self.environment)
+        return run_script(self._forks(), self._command(), self.environment)
 
     def kill(self) -> None:
         """Kill -9."""
@@ -284,7 +284,7 @@ class Server:
             "FOREWARN_SERVER": f"http://127.0.0.1:{self.control_port}",
             "FOREWARN_STATE_DIR": str(self.database.parent),
         }
-        return _run(self.forks, [str(FOREWARN), *arguments], {**self.environment, **where})
+        return run_script(self.forks, [str(FOREWARN), *arguments], {**self.environment, **where})
 
     def _forks(self) -> Forks | None:
         """Return what makes its process, unless that is started by or imports something else."""
@@ -311,13 +311,18 @@ class Server:
             return False
 
 
-def _run(
-    forks: Forks | None, command: list[str], environment: Mapping[str, str]
+def run_script(
+    forks: Forks | None,
+    command: list[str],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
+    """Run *command* to its end in *folder*, as a process of *forks* if there are any."""
     if forks:
-        return forks.run(command, environment, START_SECONDS)
+        return forks.run(command, environment, START_SECONDS, folder)
     return subprocess.run(
         command,
+        cwd=folder,
         env=dict(environment),
         capture_output=True,
         text=True,

@@ -5,15 +5,13 @@ import stat
 import subprocess
 from pathlib import Path
 
-from tests.e2e.conftest import FOREWARN, START_SECONDS, Server, ServerMaker
+from tests.e2e.conftest import FOREWARN, Server, ServerMaker, run_script
 from tests.ports import free_port
 
 
 def ask(server: Server, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command that is told nothing about the server but its folder."""
-    assert server.forks is not None
-    command = [str(FOREWARN), *arguments]
-    return server.forks.run(command, server.environment, START_SECONDS, folder)
+    return run_script(server.forks, [str(FOREWARN), *arguments], server.environment, folder)
 
 
 def test_command_finds_the_server_beside_it_while_it_runs(start_server: ServerMaker) -> None:

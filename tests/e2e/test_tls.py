@@ -10,7 +10,14 @@ from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import FOREWARN, START_SECONDS, Server, ServerMaker, wait_until
+from tests.e2e.conftest import (
+    FOREWARN,
+    START_SECONDS,
+    Server,
+    ServerMaker,
+    run_script,
+    wait_until,
+)
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
@@ -79,9 +86,8 @@ def _ask(server: Server, *arguments: str, **variables: str) -> subprocess.Comple
         "FOREWARN_SERVER": f"https://127.0.0.1:{server.control_port}",
         "FOREWARN_STATE_DIR": str(server.database.parent),
     }
-    assert server.forks is not None
     surroundings = {**server.environment, **where, **variables}
-    return server.forks.run([str(FOREWARN), *arguments], surroundings, START_SECONDS)
+    return run_script(server.forks, [str(FOREWARN), *arguments], surroundings)
 
 
 def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[..., Pair]) -> None:
