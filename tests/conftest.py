@@ -55,7 +55,7 @@ _TRACED = (
     "outbound/",
     "properties/",
     "scheduler/",
-    "storage/test_fleets.py",
+    "storage/",
     "unit/",
     "wording/",
 )

@@ -180,14 +180,14 @@ def test_names_can_be_left_out(
     text = (tmp_path / "recording.toml").read_text(encoding="utf-8")
     assert "shop" not in text
     assert "127.0.0.1" not in text
-    assert "shop-1 is vm-0 there" in capsys.readouterr().err
+    assert "shop-1 was renamed to vm-0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
         (Said(404, b'{ "error": "Not found" }'), 'answers 404: { "error": "Not found" }'),
-        (Said(body=b"<html>"), "is not a document of scheduled events"),
+        (Said(body=b"<html>"), "did not return a Scheduled Events document"),
         (Said(body=b""), "It is empty."),
         (Said(0), "cannot be reached"),
     ],

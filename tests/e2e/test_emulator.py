@@ -230,5 +230,5 @@ def test_port_that_is_taken_is_named(emulate: Run, folder: Path, tmp_path: Path)
         done = emulate("--port", port, "--ready-file", "emulator.env", "--", "true")
 
     assert done.returncode == 1
-    assert f"--port: port {port} of 127.0.0.1 cannot be used: Address already in use" in done.stderr
+    assert f"--port: cannot listen on 127.0.0.1:{port}: Address already in use." in done.stderr
     assert left_in(folder, tmp_path / "tmp") == []

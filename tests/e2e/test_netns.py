@@ -227,7 +227,7 @@ def test_machine_that_is_not_in_the_fleet_is_refused(netns: Netns, tmp_path: Pat
 
     done = netns("--fleet", str(fleet), "--vm", "web-9", "--", *CLIENT)
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "web-9" in done.stderr
     assert done.stdout == ""
 

@@ -19,7 +19,7 @@ from forewarn.cli.output import print_line
 from forewarn.cli.own_server import LOCALHOST, make_folder, own_command, own_settings
 from forewarn.cli.signals import StopSignals, held_back, stop_signals
 from forewarn.domain.errors import InvalidNameError
-from forewarn.domain.names import check_name
+from forewarn.domain.names import check_name, name_key
 from forewarn.emulator.variables import METADATA_ADDRESS, endpoint_variables
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.settings_table import ClockKind
@@ -166,7 +166,7 @@ def _choose_vm(wanted: Emulation, declaration: "FleetDeclaration") -> str:
         problem = f"--fleet: {declaration.path} has no virtual machine."
         raise CommandError(problem, code=ExitCode.USAGE)
     vm = (wanted.vms or declared)[0]
-    if vm not in declared:
+    if name_key(vm) not in map(name_key, declared):
         problem = f"--vm: {declaration.path} has no virtual machine {vm!r}."
         raise CommandError(problem, code=ExitCode.USAGE)
     return vm
