@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ ROOT = Path(__file__).parents[2]
 TESTING = ROOT / "examples" / "testing"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECONDS = 120
+OURS = {"forewarn", "xdist"}
+WITHOUT_OTHERS = " ".join(
+    f"-p no:{plugin.name}" for plugin in entry_points(group="pytest11") if plugin.name not in OURS
+)
+"""Plugins that newcomers do not have, and that take half of the time of a start."""
 
 
 def need(*tools: str) -> None:
@@ -44,7 +50,7 @@ def run(command: str, folder: Path) -> str:
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "PYTEST_ADDOPTS": WITHOUT_OTHERS},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

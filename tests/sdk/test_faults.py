@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -11,10 +12,10 @@ import pytest
 from tests.docs.named_tests import find_tests
 from tests.e2e.conftest import Server
 from tests.http.metadata.conftest import wait_until
-from tests.sdk.conftest import TIMEOUT, AnyClient, ClientMaker, Metadata
+from tests.sdk.conftest import TIMEOUT, AnyClient, BlockingAsyncClient, ClientMaker, Metadata
 from tests.sdk.rushed import RushedWatch
 
-from forewarn.client import Change, ChangeKind, RefusedError, UnavailableError
+from forewarn.client import Change, ChangeKind, Client, RefusedError, UnavailableError
 from forewarn.domain.fault import FaultKind
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import EmulatedVm, Emulator
@@ -697,7 +698,8 @@ def test_living_proxy_is_not_asked(
 def server(tmp_path: Path) -> Generator[Server]:
     """Start a server that is a process of its own; it is killed after the test."""
     fleet = tmp_path / "fleet.toml"
-    fleet.write_text('[[virtual_machine]]\nname = "web-0"\n', encoding="utf-8")
+    machines = (f'[[virtual_machine]]\nname = "{name}"\n' for name in ("web-0", "web-1"))
+    fleet.write_text("".join(machines), encoding="utf-8")
     started = Server(
         database=tmp_path / "forewarn.db",
         fleet=fleet,
@@ -712,22 +714,32 @@ def server(tmp_path: Path) -> Generator[Server]:
 
 @pytest.mark.usefixtures("in_haste")
 def test_server_may_be_killed_and_come_back(
-    make_client: ClientMaker, follow: Callable[[AnyClient], Follower], server: Server
+    follow: Callable[[AnyClient], Follower], server: Server
 ) -> None:
-    client = make_client(f"127.0.0.1:{server.metadata_port}/vm/web-0")
-    follower = follow(client)
-    (event,) = server.create("Reboot", "web-0")
-    assert follower.expect(ChangeKind.SCHEDULED).event.event_id == event["event_id"]
+    """Both clients are there at once, because its starts take so long."""
+    address = f"127.0.0.1:{server.metadata_port}/vm"
+    with ExitStack() as closing:
+        sync, blocking = Client(f"{address}/web-0"), BlockingAsyncClient(f"{address}/web-1")
+        closing.callback(sync.close)
+        closing.callback(blocking.end)
+        clients: dict[str, AnyClient] = {"web-0": sync, "web-1": blocking}
+        followers = {vm: follow(client) for vm, client in clients.items()}
+        events = {vm: server.create("Reboot", vm)[0]["event_id"] for vm in clients}
+        for vm, follower in followers.items():
+            assert follower.expect(ChangeKind.SCHEDULED).event.event_id == events[vm]
 
-    server.kill()
-    change = follower.begin()
-    server.start()
-    client.approve(event["event_id"])
+        server.kill()
+        changes = [follower.begin() for follower in followers.values()]
+        server.start()
+        for vm, client in clients.items():
+            client.approve(events[vm])
 
-    assert change.result(TIMEOUT).kind is ChangeKind.STARTED
-    server.restart()
-    assert server.operate("POST", f"events/{event['event_id']}/complete").status == 200
-    follower.expect(ChangeKind.COMPLETED)
+        for change in changes:
+            assert change.result(TIMEOUT).kind is ChangeKind.STARTED
+        server.restart()
+        for vm, follower in followers.items():
+            assert server.operate("POST", f"events/{events[vm]}/complete").status == 200
+            follower.expect(ChangeKind.COMPLETED)
 
 
 def test_every_test_named_above_exists() -> None:

@@ -5,6 +5,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -36,6 +37,7 @@ DOCUMENTED = {
 """The modules that their documentation has one import from."""
 
 
+@cache
 def names_of(owner: type) -> set[str]:
     """Return what *owner* or its parents declare, annotate or set on themselves."""
     found = set(dir(owner))
@@ -69,6 +71,16 @@ def test_move_is_noticed_by_name() -> None:
     assert "on_tick" not in names_of(Server)
 
 
+@cache
+def imports_in_package() -> frozenset[tuple[str, str]]:
+    """Return each file, and what it imports; read once, for all libraries."""
+    return frozenset(
+        (str(path.relative_to(PACKAGE)), module)
+        for path in PACKAGE.rglob("*.py")
+        for module in imports_in(path)
+    )
+
+
 def imports_in(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -80,9 +92,8 @@ def imports_in(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("library", TOUCHED)
 def test_internals_are_imported_in_one_module(library: str) -> None:
     others = {
-        f"{path.relative_to(PACKAGE)}: {module}"
-        for path in PACKAGE.rglob("*.py")
-        for module in imports_in(path)
+        f"{file}: {module}"
+        for file, module in imports_in_package()
         if module.startswith(f"{library}.") and module not in DOCUMENTED
     }
 

@@ -51,7 +51,7 @@ _SCRIPTS: Final[Mapping[HandlerHook, str]] = {
     HandlerHook.RECOVER: f"mktemp {MarkKind.RECOVERED}.XXXXXX > /dev/null\n",
 }
 """What the hooks do. A file is a mark, and the time it was made at is the time of the mark."""
-_NAP_SECONDS: Final = 0.02
+_NAP_SECONDS: Final = 0.05
 _START_SECONDS: Final = 60.0
 """How long a handler may take to load, beside others that load at the same time."""
 _END_SECONDS: Final = 3.0

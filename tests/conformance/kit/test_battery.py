@@ -1,4 +1,8 @@
-"""Real handlers are graded by the command: good ones, and one for each mistake."""
+"""Real handlers are graded: good ones by the command, and one for each mistake.
+
+All but one mistake are graded without a process of the command, which takes longer to load than
+most handlers to be graded.
+"""
 
 import json
 import subprocess
@@ -11,8 +15,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from forewarn.conformance.battery import run_battery
 from forewarn.conformance.grades import Grade
+from forewarn.conformance.reports import write_object
 from forewarn.conformance.situations import SITUATIONS
+from forewarn.conformance.trial import TrialRules
 from forewarn.domain.fault import FaultKind
 
 HERE = Path(__file__).parent
@@ -20,6 +27,8 @@ ROOT = HERE.parents[2]
 BIN = Path(sys.executable).parent
 HANDLER = (sys.executable, str(HERE / "handler.py"))
 SECONDS = 240.0
+TIMEOUT = 8
+"""How many seconds a handler with a mistake has each time."""
 
 AGENT = (
     "sh",
@@ -55,6 +64,7 @@ MISTAKES: Mapping[str, tuple[str, Grade, str]] = {
 }
 
 Done = subprocess.CompletedProcess[str]
+Report = Mapping[str, Any]
 
 
 def grade(*words: str) -> Done:
@@ -62,13 +72,19 @@ def grade(*words: str) -> Done:
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def read(done: Done) -> dict[str, Any]:
+def grade_here(mistake: str) -> Report:
+    (situation,) = (each for each in SITUATIONS if each.name == MISTAKES[mistake][0])
+    rules = TrialRules(command=(*HANDLER, mistake), timeout=TIMEOUT)
+    return write_object(run_battery([situation], rules, jobs=1))
+
+
+def read(done: Done) -> Report:
     assert done.stdout, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
+    report: Report = json.loads(done.stdout)
     return report
 
 
-def failures(report: Mapping[str, Any]) -> Sequence[tuple[str, str, str]]:
+def failures(report: Report) -> Sequence[tuple[str, str, str]]:
     return [
         (situation["situation"], result["grade"], result["reason"])
         for situation in report["situations"]
@@ -82,23 +98,26 @@ def junit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("junit") / "report.xml"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def runs(junit: Path) -> Iterator[Mapping[str, Future[Done]]]:
-    """Every handler, several at a time: they spend most of it waiting."""
-    with ThreadPoolExecutor(6) as pool:
+    """Handlers that the command grades, several at a time: they spend most of it waiting."""
+    with ThreadPoolExecutor(2) as pool:
         yield {
             "agent": pool.submit(grade, "--jobs", "16", "--", *AGENT),
             "example": pool.submit(
                 grade, "--jobs", "16", "--without", "recover", f"--junit={junit}", "--", *EXAMPLE
             ),
-            **{
-                mistake: pool.submit(
-                    grade, "--timeout", "8s", "--only", situation, "--", *HANDLER, mistake
-                )
-                for mistake, (situation, _, _) in MISTAKES.items()
-            },
             "handler": pool.submit(grade, "--only", "[!f]*", "--", *HANDLER),
+            "never-prepares": pool.submit(
+                grade, f"--timeout={TIMEOUT}s", "--only=own-event", "--", *HANDLER, "never-prepares"
+            ),
         }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mistakes() -> Iterator[Mapping[str, Future[Report]]]:
+    with ThreadPoolExecutor(4) as pool:
+        yield {mistake: pool.submit(grade_here, mistake) for mistake in MISTAKES}
 
 
 Runs = Mapping[str, Future[Done]]
@@ -117,15 +136,20 @@ def test_every_grade_has_a_mistake() -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistake_is_found(mistake: str, runs: Runs) -> None:
+def test_mistake_is_found(mistake: str, mistakes: Mapping[str, Future[Report]]) -> None:
     situation, grade, reason = MISTAKES[mistake]
 
-    done = runs[mistake].result()
+    report = mistakes[mistake].result()
 
-    found = [
-        why for where, what, why in failures(read(done)) if (where, what) == (situation, grade)
-    ]
-    assert any(reason in why for why in found), done.stdout
+    found = [why for where, what, why in failures(report) if (where, what) == (situation, grade)]
+    assert any(reason in why for why in found), report
+    assert report["score"] < 100
+
+
+def test_command_fails_if_there_is_a_mistake(runs: Runs) -> None:
+    done = runs["never-prepares"].result()
+
+    assert ("own-event", Grade.PREPARED) in {each[:2] for each in failures(read(done))}
     assert read(done)["score"] < 100
     assert done.returncode == 1
 

@@ -1,6 +1,7 @@
 """The control API on a real store, reached through ASGI by a client with a token."""
 
 from datetime import timedelta
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -15,10 +16,20 @@ from forewarn.domain.names import MaintenanceId, ScopeId, VmName
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventSource, EventType, event_id
 
+DOCUMENT: Final = pytest.StashKey[dict[str, Any]]()
+
 
 @pytest.fixture
 def app(services: Services) -> FastAPI:
     return create_app(services)
+
+
+@pytest.fixture
+def openapi(app: FastAPI, pytestconfig: pytest.Config) -> dict[str, Any]:
+    """What every app says of itself; made once, because that takes longer than many requests."""
+    if DOCUMENT not in pytestconfig.stash:
+        pytestconfig.stash[DOCUMENT] = app.openapi()
+    return pytestconfig.stash[DOCUMENT]
 
 
 @pytest.fixture

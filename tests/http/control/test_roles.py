@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -18,6 +18,7 @@ from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store, Transaction
 
+Operation = tuple[str, str, object]
 SECRETS = {role: f"fw_{role}" for role in Role}
 PARAMETERS = {
     "event_id": "00000000-0000-4000-8000-000000000000",
@@ -41,11 +42,12 @@ OPERATORS_WORK = re.compile(
 )
 
 
-def operations(app: FastAPI) -> list[tuple[str, str, object]]:
-    """Return the method, the path and the declared security of every operation of the API."""
+@pytest.fixture
+def operations(openapi: dict[str, Any]) -> list[Operation]:
+    """The method, the path and the declared security of every operation of the API."""
     found = [
         (method.upper(), path, operation.get("security"))
-        for path, methods in app.openapi()["paths"].items()
+        for path, methods in openapi["paths"].items()
         if path.startswith(("/api/v1", "/subscriptions"))
         for method, operation in methods.items()
     ]
@@ -81,18 +83,18 @@ def as_role(api: httpx2.Client, app: FastAPI, store: Store) -> Callable[[Role], 
     return become
 
 
-def test_every_route_declares_the_role_it_should(app: FastAPI) -> None:
-    for method, path, security in operations(app):
+def test_every_route_declares_the_role_it_should(operations: list[Operation]) -> None:
+    for method, path, security in operations:
         assert security == [{"HTTPBearer": [expected_role(method, path)]}], (method, path)
 
 
 @pytest.mark.parametrize("role", Role)
 def test_role_reaches_what_it_may_and_nothing_else(
-    app: FastAPI, as_role: Callable[[Role], httpx2.Client], role: Role
+    operations: list[Operation], as_role: Callable[[Role], httpx2.Client], role: Role
 ) -> None:
     client = as_role(role)
 
-    for method, path, _ in operations(app):
+    for method, path, _ in operations:
         needed = expected_role(method, path)
         answer = ask(client, method, path)
         if role.includes(needed):
@@ -107,7 +109,7 @@ def test_role_reaches_what_it_may_and_nothing_else(
 
 @pytest.mark.parametrize("body", [None, {}, {"event_type": "Reboot", "resources": ["solo"]}])
 def test_viewer_changes_nothing(
-    app: FastAPI,
+    operations: list[Operation],
     as_role: Callable[[Role], httpx2.Client],
     tables: Callable[[], Tables],
     body: object,
@@ -115,7 +117,7 @@ def test_viewer_changes_nothing(
     client = as_role(Role.VIEWER)
     before = tables()
 
-    for method, path, _ in operations(app):
+    for method, path, _ in operations:
         ask(client, method, path.replace("{name}", "solo"), body)
 
     assert {**tables(), "sessions": []} == before
