@@ -110,7 +110,7 @@ def run(
 
         situations = _choose(only or ["*"])
         rules = _make_rules(command, without or [], flags)
-        tell = _Narrator(len(situations)).tell
+        tell = _Progress(len(situations)).tell
         report = run_battery(situations, rules, jobs=flags["jobs"], tell=tell)
         if flags["junit"] is not None:
             _write(flags["junit"], write_junit(report))
@@ -127,7 +127,11 @@ def list_all(*, only: _Only = None, output: OutputOption = Output.TABLE) -> None
     """
     with reported_errors("conformance list"):
         rows = [
-            {"situation": each.name, "what": each.what, "grades": list(map(str, each.grades))}
+            {
+                "situation": each.name,
+                "description": each.description,
+                "grades": list(map(str, each.grades)),
+            }
             for each in _choose(only or ["*"])
         ]
         print_answer({"situations": rows}, output, _print_situations)
@@ -148,7 +152,7 @@ def _choose(patterns: Sequence[str]) -> "list[Situation]":
 
 def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) -> "TrialRules":
     from forewarn.conformance.observations import HandlerHook  # noqa: PLC0415
-    from forewarn.conformance.trial import OWN, TrialRules  # noqa: PLC0415
+    from forewarn.conformance.trial import OWN_VM, TrialRules  # noqa: PLC0415
     from forewarn.emulator.netns import enter_network_namespace  # noqa: PLC0415
 
     problem = ""
@@ -161,7 +165,7 @@ def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) ->
     if problem:
         raise CommandError(problem, code=ExitCode.USAGE)
     if flags["netns"]:  # before there are threads: none of them could have a user namespace
-        enter_network_namespace(OWN)
+        enter_network_namespace(OWN_VM)
     return TrialRules(
         command=command,
         event_type=flags["event_type"],
@@ -171,8 +175,8 @@ def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) ->
     )
 
 
-class _Narrator:
-    """Says which situations are over, as they end, to whoever looks."""
+class _Progress:
+    """Prints a line to standard error for each situation that has ended."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -195,7 +199,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _print_situations(answer: Row) -> None:
-    print_table(answer["situations"], {"situation": "situation", "what happens": "what"})
+    print_table(answer["situations"], {"situation": "situation", "what happens": "description"})
 
 
 def _print_report(answer: Row) -> None:
@@ -222,7 +226,7 @@ def _print_failures(situation: Row) -> None:
     if not failed:
         return
     print_line()
-    print_line(f"{situation['situation']}: {situation['what']}")
+    print_line(f"{situation['situation']}: {situation['description']}")
     for each in failed:
         print_line(f"  {each['grade']}: it {each['reason']}.")
     for line in situation["last_lines"]:

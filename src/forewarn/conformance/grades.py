@@ -27,7 +27,7 @@ class Grade(StrEnum):
     PREPARED = "prepared"
     DECLINED = "declined"
     OWN = "own"
-    PUT_BACK = "put back"
+    RECOVERED = "recovered"
     ONCE = "once"
     POLITE = "polite"
     RUNNING = "running"
@@ -38,7 +38,7 @@ MEANINGS: Final[Mapping[Grade, str]] = {
     Grade.PREPARED: "It approves an event after its preparation has ended, not before.",
     Grade.DECLINED: "It does not approve an event if its preparation has failed.",
     Grade.OWN: "It neither prepares for nor approves events of other virtual machines.",
-    Grade.PUT_BACK: "It recovers when the event is over or canceled, and not earlier.",
+    Grade.RECOVERED: "It recovers when the event is over or canceled, and not earlier.",
     Grade.ONCE: "It prepares and approves once for each event.",
     Grade.POLITE: "It polls about once a second, also after errors, with valid requests.",
     Grade.RUNNING: "It keeps running.",
@@ -46,7 +46,7 @@ MEANINGS: Final[Mapping[Grade, str]] = {
 
 
 class GradeOutcome(StrEnum):
-    """What came of a check."""
+    """Whether a check passed; it is skipped if nothing is known about it."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -55,7 +55,7 @@ class GradeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GradeResult:
-    """What came of a check, and why, unless it passed."""
+    """The outcome of a check, with the reason unless it passed."""
 
     outcome: GradeOutcome
     reason: str = ""
@@ -157,7 +157,7 @@ def _check_own(seen: Observation) -> GradeResult:
     return _first_failure(iter(reasons))
 
 
-def _check_put_back(seen: Observation) -> GradeResult:
+def _check_recovered(seen: Observation) -> GradeResult:
     for hook in HandlerHook:
         if hook not in seen.hooks:
             return without_hook(hook)
@@ -176,13 +176,13 @@ def _check_put_back(seen: Observation) -> GradeResult:
 
 
 def _check_once(seen: Observation) -> GradeResult:
-    most = sum(event.impacts for event in seen.events if event.is_own) + seen.interruptions
+    most = sum(event.times_scheduled for event in seen.events if event.is_own) + seen.interruptions
     begun = len(seen.marks_of(MarkKind.BEGUN))
     repeated = [f"prepared {begun} times instead of {most}"] if begun > most else []
     repeated += [
         f"approved the {event.title} {len(approvals)} times"
         for event in seen.events
-        if len(approvals := seen.approvals_of(event)) > event.impacts
+        if len(approvals := seen.approvals_of(event)) > event.times_scheduled
     ]
     return _first_failure(iter(repeated))
 
@@ -227,7 +227,7 @@ _CHECKS: Final[Mapping[Grade, Callable[[Observation], GradeResult]]] = {
     Grade.PREPARED: _check_prepared,
     Grade.DECLINED: _check_declined,
     Grade.OWN: _check_own,
-    Grade.PUT_BACK: _check_put_back,
+    Grade.RECOVERED: _check_recovered,
     Grade.ONCE: _check_once,
     Grade.POLITE: _check_polite,
     Grade.RUNNING: _check_running,

@@ -44,7 +44,7 @@ class HookMark:
 class ObservedEvent:
     """One event, in real time. One that a fault may hide need not be seen.
 
-    *impacts* is how often it is shown as Scheduled, as if it were new.
+    *times_scheduled* is how often it becomes Scheduled: twice if a fault shows it so again.
     """
 
     event_id: EventId
@@ -54,7 +54,7 @@ class ObservedEvent:
     over_at: datetime | None = None
     is_to_be_seen: bool = True
     is_to_be_prepared: bool = True
-    impacts: int = 1
+    times_scheduled: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

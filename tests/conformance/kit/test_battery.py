@@ -50,9 +50,9 @@ MISTAKES: Mapping[str, tuple[str, Grade, str]] = {
     "approves-first": ("own-event", Grade.PREPARED, "unprepared"),
     "approves-anyway": ("failed-preparation", Grade.DECLINED, "although its preparation"),
     "takes-all": ("neighbour-event", Grade.OWN, "approved the Reboot of web-1"),
-    "never-recovers": ("own-event", Grade.PUT_BACK, "did not recover"),
-    "recovers-early": ("own-event", Grade.PUT_BACK, "recovered before"),
-    "forgets": ("restart", Grade.PUT_BACK, "did not recover"),
+    "never-recovers": ("own-event", Grade.RECOVERED, "did not recover"),
+    "recovers-early": ("own-event", Grade.RECOVERED, "recovered before"),
+    "forgets": ("restart", Grade.RECOVERED, "did not recover"),
     "approves-again": ("own-event", Grade.ONCE, "approved the Reboot of web-0"),
     "prepares-again": ("own-event", Grade.ONCE, "prepared"),
     "polls-too-often": ("own-event", Grade.POLITE, "GETs in"),
@@ -174,9 +174,9 @@ def test_agent_and_example_have_full_marks(name: str, runs: Runs) -> None:
 def test_what_has_no_hook_is_skipped_and_not_passed(runs: Runs) -> None:
     report = read(runs["example"].result())
 
-    (put_back,) = (each for each in report["grades"] if each["grade"] == Grade.PUT_BACK)
-    assert (put_back["passed"], put_back["failed"]) == (0, 0)
-    assert put_back["skipped"] > 30
+    (recovered,) = (each for each in report["grades"] if each["grade"] == Grade.RECOVERED)
+    assert (recovered["passed"], recovered["failed"]) == (0, 0)
+    assert recovered["skipped"] > 30
 
 
 def test_junit_has_a_case_for_each_check(junit: Path, runs: Runs) -> None:

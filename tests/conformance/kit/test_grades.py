@@ -131,12 +131,12 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
         "prepared for the event of another machine",
     ),
     (
-        Grade.PUT_BACK,
+        Grade.RECOVERED,
         replace(GOOD, marks=marks(BEGUN=2, PREPARED=3)),
         "did not recover after the event was over",
     ),
     (
-        Grade.PUT_BACK,
+        Grade.RECOVERED,
         replace(GOOD, marks=marks(BEGUN=2, PREPARED=3, RECOVERED=5)),
         "recovered before the event was over",
     ),
@@ -187,12 +187,12 @@ SKIPS: Sequence[tuple[Grade, Observation, str]] = [
     (Grade.PREPARED, replace(GOOD, hooks=frozenset()), "the handler has no prepare hook"),
     (Grade.DECLINED, replace(GOOD, hooks=frozenset()), "the handler has no prepare hook"),
     (
-        Grade.PUT_BACK,
+        Grade.RECOVERED,
         replace(GOOD, hooks=frozenset({HandlerHook.PREPARE})),
         "the handler has no recover hook",
     ),
-    (Grade.PUT_BACK, replace(GOOD, marks=()), "nothing was prepared"),
-    (Grade.PUT_BACK, replace(GOOD, events=()), "the event was not over"),
+    (Grade.RECOVERED, replace(GOOD, marks=()), "nothing was prepared"),
+    (Grade.RECOVERED, replace(GOOD, events=()), "the event was not over"),
     (Grade.POLITE, with_requests(), "never polled"),
     (Grade.ONCE, with_requests(), "never read its document"),
     (Grade.PREPARED, with_requests(poll(0, status=500)), "never read its document"),
@@ -206,7 +206,7 @@ def test_unknown_is_skipped_and_not_passed(grade: Grade, seen: Observation, reas
 
 def test_what_may_happen_again_is_not_repeated() -> None:
     marked = (*GOOD.marks, *marks(BEGUN=4))
-    twice = replace(EVENT, impacts=2)
+    twice = replace(EVENT, times_scheduled=2)
 
     assert check(replace(GOOD, marks=marked, interruptions=1), Grade.ONCE).reason == ""
     assert check(replace(GOOD, marks=marked, events=(twice,)), Grade.ONCE).reason == ""
@@ -215,7 +215,7 @@ def test_what_may_happen_again_is_not_repeated() -> None:
 def test_recovery_behind_a_fault_may_come_early() -> None:
     seen = replace(GOOD, marks=marks(BEGUN=2, PREPARED=3, RECOVERED=5), has_faults=True)
 
-    assert check(seen, Grade.PUT_BACK) == GradeResult(GradeOutcome.PASSED)
+    assert check(seen, Grade.RECOVERED) == GradeResult(GradeOutcome.PASSED)
 
 
 def test_refused_approval_does_not_count() -> None:
