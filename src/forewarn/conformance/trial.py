@@ -1,5 +1,6 @@
 """One handler in one situation: its server, its process, and the hooks that it is given."""
 
+import errno
 import os
 import shlex
 import signal
@@ -24,9 +25,9 @@ from forewarn.conformance.observations import (
 )
 from forewarn.domain.errors import IllegalTransitionError
 from forewarn.domain.fault import FaultKind
-from forewarn.emulator.netns import enter_network_namespace
 from forewarn.emulator.variables import METADATA_ADDRESS, endpoint_variables
 from forewarn.environment import environment_with
+from forewarn.protocol.errors import ForewarnError
 from forewarn.testing import EmulatedEvent, Emulator, EventStatus, EventType
 
 OWN_VM: Final = "web-0"
@@ -68,6 +69,15 @@ class TrialOverError(Exception):
     """Nothing more can be learned: the handler does not do what it was waited for, or has ended."""
 
 
+class HandlerStartError(ForewarnError):
+    """A program that the operating system does not start."""
+
+    def __init__(self, program: str, error: OSError) -> None:
+        is_unreadable = error.errno == errno.ENOEXEC
+        remedy = " A script needs a first line such as #!/bin/sh." if is_unreadable else ""
+        super().__init__(f"{program} cannot be started: {error.strerror}.{remedy}")
+
+
 class BatteryStoppedError(Exception):
     """The run is stopped: by a signal, or by an error in another situation."""
 
@@ -95,6 +105,10 @@ def begin_trial(rules: TrialRules) -> Iterator["Trial"]:
         emulator = Emulator(_FLEET, default_vm=OWN_VM)
         closing.callback(emulator.close)
         if rules.is_apart:
+            from forewarn.emulator.netns import (  # noqa: PLC0415 - Linux only
+                enter_network_namespace,
+            )
+
             enter_network_namespace(OWN_VM)
             emulator.start((METADATA_ADDRESS, 80))
             variables = endpoint_variables(f"http://{METADATA_ADDRESS}")
@@ -138,18 +152,25 @@ class Trial:
     def start_handler(self) -> None:
         """Start the handler, and wait until it has read its document."""
         before = self._count_polls()
-        with (self._folder / "output").open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - the command is the user's own
-                self._rules.command,
-                env=environment_with(self._variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = self._launch()
         self._require(
             lambda: self._count_polls() > before, max(_START_SECONDS, self._rules.timeout)
         )
+
+    def _launch(self) -> "subprocess.Popen[bytes]":
+        command = self._rules.command
+        with (self._folder / "output").open("ab") as output:
+            try:
+                return subprocess.Popen(  # noqa: S603 - the command is the user's own
+                    command,
+                    env=environment_with(self._variables),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise HandlerStartError(command[0], error) from error
 
     def kill_handler(self) -> None:
         """End the handler as a crash would, with everything it has begun."""
