@@ -144,9 +144,28 @@ def _event_behind_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: T
 def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
     trial.start_handler()
     trial.set_fault(kind, parameters)
-    misshown = trial.announce_oddly(times_scheduled=2 if kind is FaultKind.SECOND_IMPACT else 1)
+    misshown = trial.announce_oddly()
     _suffer(trial)
-    trial.end_event(misshown)
+    _end_fault(trial, misshown)
+
+
+def _second_impact(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
+    trial.start_handler()
+    misshown = trial.announce_oddly(times_scheduled=2)
+    trial.await_seen(misshown)
+    trial.await_answer(misshown)
+    trial.start_event(misshown)
+    trial.watch(polls=1)
+    trial.set_fault(kind, parameters)
+    # A fault leaves DocumentIncarnation as it is, and many handlers look only at what is new.
+    other = trial.announce(NEIGHBOUR_VM)
+    _suffer(trial)
+    _end_fault(trial, misshown, other)
+
+
+def _end_fault(trial: Trial, *events: EmulatedEvent) -> None:
+    for event in events:
+        trial.end_event(event)
     trial.clear_faults()
     trial.watch(polls=1)
     _live_through(trial, trial.announce())
@@ -230,6 +249,8 @@ def _of_faults() -> Iterator[Situation]:
         # on the event after that.
         is_odd = traits.part is FaultPart.DOCUMENT
         play = _event_after_fault if is_odd else _event_behind_fault
+        if kind is FaultKind.SECOND_IMPACT:
+            play = _second_impact
         for suffix, parameters in _VARIANTS.get(kind, {"": {}}).items():
             yield Situation(
                 name=f"fault-{kind}{suffix}",
