@@ -4,14 +4,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import groupby
+from http import HTTPStatus
+from itertools import groupby, pairwise
+from statistics import median
 from typing import Final
 
 from forewarn.conformance.observations import HandlerHook, MarkKind, Observation, ObservedEvent
 from forewarn.ports.journal import JournalEntry
 
-POLLS_PER_SECOND: Final = 1.5
-"""Azure asks for one; clocks and scheduling are not exact."""
+SHORTEST_INTERVAL: Final = 0.7
+"""Seconds between two polls. Azure asks for one; clocks and scheduling are not exact."""
+_ENOUGH: Final = 5
+"""How many intervals it takes to know how often a handler polls."""
+_START: Final = timedelta(seconds=1)
+"""How long a handler is starting, once it has read its document."""
+_REQUESTS_PER_SECOND: Final = 1.5
 _BURST: Final = 5
 """How many requests more are no harm: a start, a change, an approval."""
 _FEW: Final = 3
@@ -200,15 +207,35 @@ def _find_rudeness(seen: Observation) -> Iterator[str]:
         if has_failed and _is_too_much(polls, _FEW):
             seconds = _length_of(polls)
             yield f"sent {len(polls)} GETs in {seconds:.1f} s that all failed, without backing off"
-    # Who waits for changes asks again after each.
+    intervals = list(_idle_intervals(seen))
+    if len(intervals) >= _ENOUGH and median(intervals) < SHORTEST_INTERVAL:
+        yield f"polled every {median(intervals):.2f} s (median)"
     changes = len({poll.document_incarnation for poll in seen.polls})
     for name, requests in (("GETs", seen.polls), ("POSTs", posts)):
         if _is_too_much(requests, _BURST + changes):
             yield f"sent {len(requests)} {name} in {_length_of(requests):.1f} s"
 
 
+def _idle_intervals(seen: Observation) -> Iterator[float]:
+    """Give the seconds to the next poll after each that brought nothing new.
+
+    A handler that waits for changes asks again after each. One that starts may ask for several
+    reasons, and one in trouble may try again.
+    """
+    known = b""
+    for poll, following in pairwise(seen.polls):
+        if poll.status == HTTPStatus.OK and poll.answer != known:
+            known = poll.answer
+        elif poll.has_read and following.has_read and not _is_starting(seen, poll):
+            yield (following.at - poll.at).total_seconds()
+
+
+def _is_starting(seen: Observation, poll: JournalEntry) -> bool:
+    return any(abs(poll.at - started_at) < _START for started_at in seen.started_at)
+
+
 def _is_too_much(requests: Sequence[JournalEntry], burst: int) -> bool:
-    return len(requests) > burst + POLLS_PER_SECOND * _length_of(requests)
+    return len(requests) > burst + _REQUESTS_PER_SECOND * _length_of(requests)
 
 
 def _length_of(requests: Sequence[JournalEntry]) -> float:

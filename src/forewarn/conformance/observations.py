@@ -62,7 +62,8 @@ class Observation:
     """Everything that the checks know. *requests* are those of the handler's machine.
 
     *end* says how the handler ended by itself, and is empty if it ran until it was stopped.
-    *interruptions* is how often it was killed while it prepared.
+    *interruptions* is how often it was killed while it prepared. *started_at* is when it first
+    read its document, once for each of its processes.
     """
 
     requests: Sequence[JournalEntry]
@@ -70,6 +71,7 @@ class Observation:
     events: Sequence[ObservedEvent]
     end: str = ""
     interruptions: int = 0
+    started_at: Sequence[datetime] = ()
     has_faults: bool = False
     hooks: frozenset[HandlerHook] = frozenset(HandlerHook)
 

@@ -147,6 +147,7 @@ class Trial:
         self._events: dict[EmulatedEvent, ObservedEvent] = {}
         self._end = ""
         self._interruptions = 0
+        self._started_at: list[datetime] = []
         self._has_faults = False
 
     def start_handler(self) -> None:
@@ -156,6 +157,7 @@ class Trial:
         self._require(
             lambda: self._count_polls() > before, max(_START_SECONDS, self._rules.timeout)
         )
+        self._started_at.append(_now())
 
     def _launch(self) -> "subprocess.Popen[bytes]":
         command = self._rules.command
@@ -299,6 +301,7 @@ class Trial:
             events=tuple(self._events.values()),
             end=self._end,
             interruptions=self._interruptions,
+            started_at=tuple(self._started_at),
             has_faults=self._has_faults,
             hooks=self._rules.hooks,
         )

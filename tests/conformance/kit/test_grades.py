@@ -158,6 +158,21 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
     (
         Grade.POLITE,
         with_requests(*(poll(each / 10) for each in range(30))),
+        "polled every 0.10 s (median)",
+    ),
+    (
+        Grade.POLITE,
+        with_requests(*(poll(each * 0.65) for each in range(8))),
+        "polled every 0.65 s (median)",
+    ),
+    (
+        Grade.POLITE,
+        with_requests(*(poll(each / 4, status=304) for each in range(12))),
+        "polled every 0.25 s (median)",
+    ),
+    (
+        Grade.POLITE,
+        with_requests(*(poll(each / 10, status=(200, 500)[each % 2]) for each in range(30))),
         "sent 30 GETs in 2.9 s",
     ),
     (
@@ -202,6 +217,35 @@ SKIPS: Sequence[tuple[Grade, Observation, str]] = [
 @pytest.mark.parametrize(("grade", "seen", "reason"), SKIPS)
 def test_unknown_is_skipped_and_not_passed(grade: Grade, seen: Observation, reason: str) -> None:
     assert check(seen, grade) == GradeResult(GradeOutcome.SKIPPED, reason)
+
+
+def test_polls_may_be_a_little_more_often_than_once_a_second() -> None:
+    requests = [poll(each * 0.75) for each in range(20)]
+
+    assert check(with_requests(*requests), Grade.POLITE) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_poll_right_after_news_is_polite() -> None:
+    """A handler that waits for a change asks again after each."""
+    shown = [None, ID, None, EventId(ID.replace("5", "6")), None]
+    requests = [poll(each / 5, shows=event_id) for each, event_id in enumerate(shown)]
+
+    assert check(with_requests(*requests), Grade.POLITE) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_handler_may_poll_several_times_when_it_starts() -> None:
+    times = (0, 0.01, 0.02, 1, 2, 2.01, 2.02, 3)
+    seen = with_requests(*(poll(each) for each in times))
+
+    assert check(seen, Grade.POLITE).outcome is GradeOutcome.FAILED
+    assert check(replace(seen, started_at=(at(0), at(2))), Grade.POLITE).reason == ""
+
+
+def test_retry_right_after_an_error_is_polite() -> None:
+    times = (0, 0.1, 1, 1.1, 2, 2.1, 3, 3.1)
+    requests = [poll(at, status=500 if at == int(at) else 200) for at in times]
+
+    assert check(with_requests(*requests), Grade.POLITE) == GradeResult(GradeOutcome.PASSED)
 
 
 def test_what_may_happen_again_is_not_repeated() -> None:
