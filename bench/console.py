@@ -26,7 +26,7 @@ from typing import Any, Final
 from scale import fill
 from servers import Server, running, scheduled_events
 
-CHROMIUM: Final = Path("/usr/bin/chromium")
+CHROMIUM: Final = Path("/usr/bin/chromium-headless-shell")
 VMS: Final = 10_000
 EVENTS: Final = 500
 STARTED: Final = 100
@@ -140,7 +140,7 @@ def _await_live(page: Any) -> None:
 
 def _measure_browser(server: Server, seconds: float) -> None:
     if not CHROMIUM.exists():
-        print("skipped: chromium not found; install it and run this again")
+        print("skipped: chromium-headless-shell not found; install it and run this again")
         return
     with _browser(server) as page:
         for name, path in PAGES.items():
@@ -165,7 +165,7 @@ def _measure_browser(server: Server, seconds: float) -> None:
 
 def _measure_idle(server: Server, seconds: float) -> None:
     if not CHROMIUM.exists():
-        print("skipped: chromium not found; install it and run this again")
+        print("skipped: chromium-headless-shell not found; install it and run this again")
         return
     alone = _busy(server, seconds)
     with _browser(server) as page:

@@ -1,6 +1,6 @@
 """Run `forewarn demo`, and take the pictures of the console in docs/ in the middle of its roll-out.
 
-It needs Debian's Chromium, which scripts/test_needs.sh installs.
+It needs Debian's headless Chromium, which scripts/test_needs.sh installs.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Final, Literal
 from playwright.sync_api import Page, expect, sync_playwright
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
-CHROMIUM: Final = "/usr/bin/chromium"
+CHROMIUM: Final = "/usr/bin/chromium-headless-shell"
 PAGES: Final = {"now": "/"}
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 WIDTH, HEIGHT = 1440, 900

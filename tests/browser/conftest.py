@@ -1,4 +1,4 @@
-"""Debian's Chromium on real servers: what a page shows, does, and never asks of others."""
+"""Debian's headless Chromium on real servers: what a page shows, does, and never asks of others."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.browser.windows import FLEET, SECONDS, Windows
 
 from forewarn.testing.emulator import Emulator
 
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = Path("/usr/bin/chromium-headless-shell")
 FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="module")  # its event loop is in the way of tests of other files
 def chromium() -> Iterator[Browser]:
     if not CHROMIUM.exists():
-        pytest.skip("needs chromium: apt-get install chromium")
+        pytest.skip("needs chromium-headless-shell: apt-get install chromium-headless-shell")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(FLAGS))
         yield browser

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.forks import Forked, Forks, forking
 from tests.ports import free_port
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
@@ -151,18 +152,23 @@ class Server:
     flags: tuple[str, ...]
     environment: Mapping[str, str]
     log: Path
+    forks: Forks | None = None
+    """What makes its processes, and those of commands; without, each imports all by itself."""
     prefix: tuple[str, ...] = ()
     is_replaced: bool = False
     """Whether *prefix* is another program in the place of forewarn."""
     metadata_port: int = field(default_factory=free_port)
     control_port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
 
     def launch(self) -> None:
         """Start, and do not wait."""
+        forks, command = self._forks(), self._command()
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command(), stdout=log, stderr=log, env=dict(self.environment)
+            self.process = (
+                forks.start(command, self.environment, log)
+                if forks
+                else subprocess.Popen(command, stdout=log, stderr=log, env=dict(self.environment))
             )
 
     def start(self) -> None:
@@ -176,14 +182,7 @@ class Server:
 
     def run_to_the_end(self) -> subprocess.CompletedProcess[str]:
         """Start where that is refused."""
-        return subprocess.run(
-            self._command(),
-            env=dict(self.environment),
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
+        return run_script(self._forks(), self._command(), self.environment)
 
     def kill(self) -> None:
         """Kill -9."""
@@ -285,14 +284,12 @@ class Server:
             "FOREWARN_SERVER": f"http://127.0.0.1:{self.control_port}",
             "FOREWARN_STATE_DIR": str(self.database.parent),
         }
-        return subprocess.run(
-            [FOREWARN, *arguments],
-            env={**self.environment, **where},
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
+        return run_script(self.forks, [str(FOREWARN), *arguments], {**self.environment, **where})
+
+    def _forks(self) -> Forks | None:
+        """Return what makes its process, unless that is started by or imports something else."""
+        is_ours = self.is_replaced or not self.prefix
+        return self.forks if is_ours and "PYTHONPATH" not in self.environment else None
 
     def _command(self) -> list[str]:
         where = {
@@ -314,18 +311,49 @@ class Server:
             return False
 
 
+def run_script(
+    forks: Forks | None,
+    command: list[str],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run *command* to its end in *folder*, as a process of *forks* if there are any."""
+    if forks:
+        return forks.run(command, environment, START_SECONDS, folder)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+
+
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def environment(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Mapping[str, str]:
     """Nothing of ours, and modules compiled once for all processes, which halves their start."""
-    compiled = tmp_path_factory.mktemp("compiled")
-    return {"PATH": os.defpath, "PYTHONPYCACHEPREFIX": str(compiled), "HOME": str(compiled)}
+    own = tmp_path_factory.getbasetemp()
+    # The workers of one run have their folders side by side.
+    compiled = (own if worker_id == "master" else own.parent) / "compiled"
+    home = tmp_path_factory.mktemp("home")
+    return {"PATH": os.defpath, "PYTHONPYCACHEPREFIX": str(compiled), "HOME": str(home)}
+
+
+@pytest.fixture(scope="session")
+def forks(environment: Mapping[str, str]) -> Generator[Forks]:
+    with forking(environment) as made:
+        yield made
 
 
 ServerMaker = Callable[..., Server]
 
 
 @pytest.fixture
-def make_server(tmp_path: Path, environment: Mapping[str, str]) -> Generator[ServerMaker]:
+def make_server(
+    tmp_path: Path, environment: Mapping[str, str], forks: Forks
+) -> Generator[ServerMaker]:
     """Return a function that makes a server with flags; it is killed after the test."""
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(FLEET, encoding="utf-8")
@@ -344,6 +372,7 @@ def make_server(tmp_path: Path, environment: Mapping[str, str]) -> Generator[Ser
             flags=flags,
             environment=environment,
             log=tmp_path / f"server-{len(servers)}.log",
+            forks=forks,
             prefix=prefix,
             is_replaced=is_replaced,
         )

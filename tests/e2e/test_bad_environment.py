@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, FLEET, Server, ServerMaker, wait_until
+from tests.e2e.forks import Forks
 
 DISK = 2 * 1024 * 1024
 IS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, str]) -> Path:
+def made(
+    tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, str], forks: Forks
+) -> Path:
     """Return a folder with the files of a server that has stopped: a fleet and an event."""
     folder = tmp_path_factory.mktemp("made")
     fleet = folder / "fleet.toml"
@@ -31,6 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, str
         flags=(),
         environment=environment,
         log=folder / "server.log",
+        forks=forks,
     )
     try:
         server.start()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import FOREWARN, wait_until
+from tests.e2e.forks import Forks
 from tests.ports import free_port
 from tests.spawning import Spawn, spawning
 
@@ -37,19 +38,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def emulate(surroundings: Mapping[str, str], folder: Path) -> Run:
+def emulate(surroundings: Mapping[str, str], forks: Forks, folder: Path) -> Run:
     """Return a function that runs `forewarn emulator` with some words to its end."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [FOREWARN, "emulator", *words],
-            env=dict(surroundings),
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        return forks.run([str(FOREWARN), "emulator", *words], surroundings, SECONDS, folder)
 
     return run
 

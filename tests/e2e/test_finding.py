@@ -5,21 +5,13 @@ import stat
 import subprocess
 from pathlib import Path
 
-from tests.e2e.conftest import FOREWARN, START_SECONDS, Server, ServerMaker
+from tests.e2e.conftest import FOREWARN, Server, ServerMaker, run_script
 from tests.ports import free_port
 
 
 def ask(server: Server, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command that is told nothing about the server but its folder."""
-    return subprocess.run(
-        [FOREWARN, *arguments],
-        cwd=folder,
-        env=dict(server.environment),
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
+    return run_script(server.forks, [str(FOREWARN), *arguments], server.environment, folder)
 
 
 def test_command_finds_the_server_beside_it_while_it_runs(start_server: ServerMaker) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import FOREWARN, wait_until
+from tests.e2e.forks import Forks
 
 READ = (
     "import urllib.request as u; print(u.urlopen(u.Request("
@@ -40,13 +41,17 @@ def _user_namespaces_as_root() -> None:
 
 
 @pytest.fixture
-def netns(environment: Mapping[str, str], tmp_path: Path) -> Netns:
+def netns(environment: Mapping[str, str], forks: Forks, tmp_path: Path) -> Netns:
     """Return a function that runs words in a namespace, with temporary files of their own."""
 
     def run(*words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        command = [*prefix, str(FOREWARN), "emulator", "--netns", *words]
+        surroundings = {**environment, "TMPDIR": str(tmp_path)}
+        if not prefix:
+            return forks.run(command, surroundings, SECONDS)
         return subprocess.run(
-            [*prefix, str(FOREWARN), "emulator", "--netns", *words],
-            env={**environment, "TMPDIR": str(tmp_path)},
+            command,
+            env=surroundings,
             capture_output=True,
             text=True,
             timeout=SECONDS,

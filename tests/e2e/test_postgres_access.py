@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.e2e.conftest import START_SECONDS, STOP_SECONDS, wait_until
+from tests.e2e.forks import Forks
 from tests.e2e.test_secrets import TALKATIVE
 from tests.ports import free_port
 from tests.postgres import USER, Cluster, make_folder, run, run_cluster
@@ -79,17 +80,10 @@ def make_certificate(folder: Path, name: str, subject: str) -> None:
 
 
 @pytest.fixture
-def command(environment: Mapping[str, str], tmp_path: Path) -> Command:
+def command(environment: Mapping[str, str], forks: Forks, tmp_path: Path) -> Command:
     def run_command(url: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [FOREWARN, *words],
-            cwd=tmp_path,
-            env={**environment, "FOREWARN_DATABASE": url},
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
+        surroundings = {**environment, "FOREWARN_DATABASE": url}
+        return forks.run([str(FOREWARN), *words], surroundings, START_SECONDS, tmp_path)
 
     return run_command
 

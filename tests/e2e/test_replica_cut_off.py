@@ -148,6 +148,7 @@ def cut_off_trio(make_server: ServerMaker, tmp_path: Path, cable: Cable) -> Gene
         flags = ("--executor", "simulated", "--speed", "600", *state, "--database")
         trio = Trio(url, [make_server(*flags, far), *(make_server(*flags, url) for _ in "12")])
         leader, *others = trio.servers
+        leader.forks = None  # which is outside
         cable.run(leader.start)
         for server in others:
             server.start()

@@ -4,14 +4,20 @@ import shutil
 import signal
 import ssl
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import START_SECONDS, Server, ServerMaker, wait_until
+from tests.e2e.conftest import (
+    FOREWARN,
+    START_SECONDS,
+    Server,
+    ServerMaker,
+    run_script,
+    wait_until,
+)
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
@@ -80,14 +86,8 @@ def _ask(server: Server, *arguments: str, **variables: str) -> subprocess.Comple
         "FOREWARN_SERVER": f"https://127.0.0.1:{server.control_port}",
         "FOREWARN_STATE_DIR": str(server.database.parent),
     }
-    return subprocess.run(
-        [Path(sys.executable).with_name("forewarn"), *arguments],
-        env={**server.environment, **where, **variables},
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
+    surroundings = {**server.environment, **where, **variables}
+    return run_script(server.forks, [str(FOREWARN), *arguments], surroundings)
 
 
 def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[..., Pair]) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import Server, ServerMaker, environment, make_server
+from tests.e2e.conftest import Server, ServerMaker, environment, forks, make_server
 from tests.lab.guests import Guest, make_disk
 from tests.wheels import ROOT, build_wheel
 
-__all__ = ["environment", "make_server"]
+__all__ = ["environment", "forks", "make_server"]
 
 LabServerMaker = Callable[..., Server]
 

@@ -700,4 +700,4 @@ class Walk(RuleBasedStateMachine):
 
 TestWalk = Walk.TestCase
 # The longest of all properties; `make soak` tries ten times as many.
-TestWalk.settings = settings(max_examples=settings().max_examples * 3 // 2)
+TestWalk.settings = settings(max_examples=settings().max_examples * 3 // 4)

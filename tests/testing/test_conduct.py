@@ -35,6 +35,7 @@ HEADLESS = replace(
 UNKNOWN = replace(
     GET, method="POST", status=400, answer=b'{ "error": "Bad request. EventId is unknown" }'
 )
+WAITING = replace(GET, status=None, answer=b"", seconds=None)
 STRANGER = replace(GET, vm=None, path=f"/vm/web-9{PATH}", status=404)
 UNDATED = (
     b'{"error":"Bad request. api-version is invalid or was not specified in the request. '
@@ -104,10 +105,37 @@ def approval(*event_ids: EventId) -> JournalEntry:
             ),
         ),
         (
-            [replace(GET, status=None, answer=b"", seconds=None)],
+            [WAITING],
             (
-                "web-0 sent 1 GET, being answered, "
+                "web-0 sent 1 GET, "
                 "was not shown the event, and sent no POST; its last GET has waited for 0.3 s"
+            ),
+        ),
+        (
+            [HEADLESS, WAITING],
+            (
+                "web-0 sent 2 GETs, 1 of them failed (last: 400 Required metadata header not "
+                "specified), was not shown the event, and sent no POST; "
+                "its last GET has waited for 0.3 s"
+            ),
+        ),
+        (
+            [SHOWN, UNKNOWN, WAITING],
+            "web-0 sent 1 POST, 400 (EventId is unknown); its last GET has waited for 0.3 s",
+        ),
+        (
+            [SHOWN, replace(approval(MINE), status=None, seconds=None)],
+            "web-0 sent 1 POST, being answered; last GET 0.2 s ago",
+        ),
+        (
+            [SHOWN, approval(MINE), replace(approval(MINE), status=None, seconds=None)],
+            "web-0 sent 2 POSTs, 200 and being answered; last GET 0.2 s ago",
+        ),
+        (
+            [SHOWN, UNKNOWN, UNKNOWN, replace(approval(MINE), status=None, seconds=None)],
+            (
+                "web-0 sent 3 POSTs, 2 of them failed (last: 400 EventId is unknown); "
+                "last GET 0.2 s ago"
             ),
         ),
         ([SHOWN, approval(MINE)], "web-0 sent 1 POST, 200; last GET 0.2 s ago"),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.waiting import wait_until
 
 from forewarn.testing import EmulatedVm, Emulator, WouldBlockError
 
@@ -143,10 +144,49 @@ def test_event_that_nobody_could_approve_is_no_success(emulator: Emulator) -> No
 
     event.assert_not_approved()
     assert first_line(failure) == (
-        "Reboot of web-0 was not approved, but nobody polled "
+        "Reboot of web-0 was not approved, but no virtual machine polled "
         "(even_if_silent=True accepts that); web-0 sent 1 GET, 400 (Required metadata header "
         "not specified), was not shown the event, and sent no POST; last GET N s ago"
     )
+
+
+def is_parked(vm: EmulatedVm) -> bool:
+    """Tell whether a client of the SDK waits for a change: it does from its second poll on."""
+    return [entry.seconds is None for entry in vm.requests] == [False, True]
+
+
+def test_poll_before_the_event_says_nothing_about_it(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    ask(web)
+    event = web.reboot()
+
+    with pytest.raises(AssertionError, match=r"^Reboot of web-0 was not approved, but no virtual"):
+        event.assert_not_approved()
+    web.fault("vanish")
+    ask(web)
+
+    event.assert_not_approved()
+
+
+def test_machine_of_another_scope_could_not_have_approved(emulator: Emulator) -> None:
+    web, other = emulator.vm("web-0"), emulator.vm("db-0")
+    event = web.reboot()
+    ask(other)
+
+    with pytest.raises(AssertionError, match=r"^Reboot of web-0 was not approved, but no virtual"):
+        event.assert_not_approved()
+
+
+def test_poll_that_waited_for_the_event_could_approve_it(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+
+    with web.client() as client, ThreadPoolExecutor(1) as threads:
+        watching = threads.submit(lambda: next(iter(client.watch())))
+        wait_until(lambda: is_parked(web), "the second poll waits")
+        event = web.reboot()
+        watching.result(10)
+
+    event.assert_not_approved()
 
 
 def test_neighbour_who_reads_could_have_approved() -> None:
@@ -188,6 +228,32 @@ def test_event_is_seen_when_a_document_with_it_was_read() -> None:
     assert first_line(failure) == (
         "Reboot of web-0 was not shown to web-0 within 0.01 s; web-0 sent 1 GET, "
         "was not shown the event, and sent no POST; last GET N s ago"
+    )
+
+
+def test_event_is_seen_under_another_spelling(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    event = web.reboot()
+    web.fault("lower-case-ids")
+
+    ask(web)
+
+    assert list(event.seen_by) == ["web-0"]
+    emulator.await_seen(event, timeout=0)
+
+
+def test_poll_that_waits_is_no_failure(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+
+    with ThreadPoolExecutor(1) as threads, web.client() as client:
+        threads.submit(lambda: list(client.watch()))
+        wait_until(lambda: is_parked(web), "the second poll waits")
+        with pytest.raises(AssertionError) as failure:
+            web.fail("is asked about")
+        client.close()
+
+    assert first_line(failure) == (
+        "web-0 is asked about; web-0 sent 2 GETs and no POST; its last GET has waited for N s"
     )
 
 

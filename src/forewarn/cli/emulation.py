@@ -203,15 +203,11 @@ def _port_of(listener: socket.socket) -> int:
 def _variables(wanted: Emulation, listeners: "Listeners", folder: Path) -> dict[str, str]:
     """Return what programs of any kind need to find the server, inside and outside alike."""
     url = f"http://{LOCALHOST}:{_port_of(listeners.metadata[0])}"
-    found = {}
-    if wanted.netns:
-        url, found = f"http://{METADATA_ADDRESS}", {"SCHEDULEDEVENTSIP": METADATA_ADDRESS}
     return {
-        **endpoint_variables(url),
+        **endpoint_variables(f"http://{METADATA_ADDRESS}" if wanted.netns else url),
         "FOREWARN_SERVER": f"http://{LOCALHOST}:{_port_of(listeners.control[0])}",
         "FOREWARN_STATE_DIR": str(folder),
         _TOKEN: (folder / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip(),
-        **found,
     }
 
 

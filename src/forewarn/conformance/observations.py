@@ -1,14 +1,11 @@
 """What was observed of a handler in one situation: its requests, its hooks, and the events."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from forewarn.ports.journal import JournalEntry
-from forewarn.protocol.errors import MalformedStartRequestsError
-from forewarn.protocol.start_requests import decode_start_requests
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -82,21 +79,9 @@ class Observation:
 
     def approvals_of(self, event: ObservedEvent) -> list[JournalEntry]:
         """Return the requests that approved *event*, and were accepted."""
-        return [
-            entry
-            for entry in self.requests
-            if entry.is_start_request
-            and entry.status == 200
-            and event.event_id in _approved_by(entry)
-        ]
+        return [entry for entry in self.requests if event.event_id in entry.approved]
 
     def marks_of(self, kind: MarkKind, since: datetime | None = None) -> list[datetime]:
         """Return when a hook noted *kind*, *since* then if given."""
         marks = sorted(mark.at for mark in self.marks if mark.kind is kind)
         return [at for at in marks if since is None or at >= since]
-
-
-def _approved_by(post: JournalEntry) -> tuple[EventId, ...]:
-    with suppress(MalformedStartRequestsError):  # a fault may have answered it
-        return decode_start_requests(post.body)
-    return ()

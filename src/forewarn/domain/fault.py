@@ -133,12 +133,12 @@ FAULTS: Final[Mapping[FaultKind, FaultTraits]] = {
     FaultKind.DUPLICATE_EVENTS: _document(effect="Every event appears twice."),
     FaultKind.NULL_EVENTS: _document(effect="Events is null."),
     FaultKind.NOT_BEFORE_SLIP: _document(
-        effect="NotBefore is later than the event may start.",
+        effect="NotBefore is later than the earliest start of the event.",
         needed=_SECONDS,
         of_maintenance_time=True,
     ),
     FaultKind.SHORT_NOTICE: _document(
-        effect="NotBefore is earlier than the event may start.",
+        effect="NotBefore is earlier than the earliest start of the event.",
         needed=_SECONDS,
         of_maintenance_time=True,
     ),

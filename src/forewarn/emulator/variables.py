@@ -1,5 +1,6 @@
 """The variables in which programs of any kind find the metadata endpoint."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,4 +19,11 @@ def endpoint_variables(url: str) -> dict[str, str]:
         "FOREWARN_METADATA_URL": url,
         "FOREWARN_METADATA": url,
         **{name: f"{url}{path}" for name, path in _OTHERS.items()},
+        **_address_variable(url),
     }
+
+
+def _address_variable(url: str) -> dict[str, str]:
+    """Return what Microsoft's sample of 2017 reads: an IPv4 address, if that says it all."""
+    found = re.fullmatch(r"http://(\d+(?:\.\d+){3})(?::80)?", url)
+    return {"SCHEDULEDEVENTSIP": found[1]} if found else {}

@@ -34,26 +34,26 @@ from forewarn.metadata.asgi import (
     read_body,
     read_headers,
     read_parameters,
+    require_dated_version,
+    require_header,
 )
 from forewarn.metadata.board import Board, PrintedDocument
 from forewarn.metadata.conditional import matches, preferred_wait
 from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
 from forewarn.metadata.faulty import Faulty
-from forewarn.metadata.identity import Identifier
+from forewarn.metadata.identity import Identifier, Peer
 from forewarn.metadata.instance import answer_instance
 from forewarn.ports.faults import Faults
 from forewarn.ports.metrics import Tally
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
-from forewarn.protocol.versions import is_well_formed
-from forewarn.protocol.vocabulary import EventId, event_id
+from forewarn.protocol.vocabulary import SCHEDULED_EVENTS_PATH, EventId, event_id
 
 _log = structlog.get_logger(__name__)
 
 Handler: TypeAlias = Callable[[MetadataRequest], Awaitable[MetadataAnswer]]
 
-_SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
 _NOT_PLAIN: Final = frozenset({b"origin", b"prefer", b"x-forwarded-for", b"x-instance-id"})
@@ -92,11 +92,11 @@ class MetadataApp:
         self._is_stopping = False
         self._request_ids = _request_ids()
         self._plain_polls = {
-            f"{_SCHEDULED_EVENTS}?api-version={name}".encode("ascii"): name
+            f"{SCHEDULED_EVENTS_PATH}?api-version={name}".encode("ascii"): name
             for name in board.versions
         }
         self._resources: Mapping[str, Mapping[str, Handler]] = {
-            _SCHEDULED_EVENTS: {**_for_reading(self._read), "POST": self._request_start},
+            SCHEDULED_EVENTS_PATH: {**_for_reading(self._read), "POST": self._request_start},
             "/metadata/versions": _for_reading(self._list_versions),
             _INSTANCE: _for_reading(self._describe_instance),
             "/metadata": _for_reading(self._refuse_root),
@@ -158,7 +158,7 @@ class MetadataApp:
     def _request_id_line(self) -> bytes:
         return b"x-ms-request-id: " + next(self._request_ids) + b"\r\n"
 
-    def note_unreadable(self, status: int, client: tuple[str, int] | None) -> None:
+    def note_unreadable(self, status: int, peer: Peer) -> None:
         """Take no note: the crowd has counted it."""
 
     def find_origin(self, address: str | None) -> Origin:
@@ -195,7 +195,7 @@ class MetadataApp:
             vm=caller.vm,
             address=caller.address,
             receive=receive,
-            connection=scope["extensions"]["connection"],
+            extensions=scope["extensions"],
         )
         if request.vm is not None and request.vm.name in self._faults:
             answer = await self._faulty.interfere(request, request.vm)
@@ -227,12 +227,20 @@ class MetadataApp:
         return None
 
     async def _read(self, request: MetadataRequest) -> MetadataAnswer:
-        _require_header(request)
-        vm = self._require_vm(request)
+        require_header(request)
         version = self._require_version(request)
+        vm = await self._require_vm(request)
         if request.method == "GET":
             self._polled(vm.name)
             self._polls[version] += 1
+        replay = request.extensions.get("replay")
+        if replay is not None:
+            return self._faulty.read_nothing(vm) or await replay(request)
+        return await self._read_document(request, vm, version)
+
+    async def _read_document(
+        self, request: MetadataRequest, vm: VirtualMachine, version: str
+    ) -> MetadataAnswer:
         if_none_match = request.headers.get(b"if-none-match", b"")
         page = self._board.page(vm, version)
         seconds = preferred_wait(request.headers.get(b"prefer", b""))
@@ -240,7 +248,7 @@ class MetadataApp:
         if seconds is not None and if_none_match and request.method == "GET":
             applied = ((b"Preference-Applied", f"wait={seconds}".encode("ascii")),)
             if seconds and matches(if_none_match, page.etag):
-                page = await self._wait_for_change(request, page, version, seconds)
+                page = await self._wait_for_change(request, vm, page, version, seconds)
                 applied += (CLOSE,) if self._is_stopping else ()
         if vm.name in self._faults:  # perhaps since it began to wait
             return self._faulty.read(vm, version, if_none_match)
@@ -249,10 +257,13 @@ class MetadataApp:
         return MetadataAnswer(body=page.body, headers=page.headers + applied)
 
     async def _wait_for_change(
-        self, request: MetadataRequest, page: PrintedDocument, version: str, seconds: int
+        self,
+        request: MetadataRequest,
+        vm: VirtualMachine,
+        page: PrintedDocument,
+        version: str,
+        seconds: int,
     ) -> PrintedDocument:
-        vm = self._require_vm(request)
-
         def where_to_wait() -> ScopeId | None:
             known = self._board.vm_named(vm.name)
             if known is None or self._is_stopping or known.name in self._faults:
@@ -282,25 +293,27 @@ class MetadataApp:
         name = (request.parameters or {}).get("api-version", "")
         version = self._board.versions.get(name)
         if version is None or version.metadata_header_on_post:
-            _require_header(request)
-        vm = self._require_vm(request)
+            require_header(request)
         self._require_version(request)
         try:
             event_ids = decode_start_requests(body)
+            vm = await self._require_vm(request)
             await self._verbs.request_start(vm.name, event_ids, where=request.address)
         except MalformedStartRequestsError:
             raise MetadataRefusedError(Refusal.BODY_MALFORMED) from None
         except UnknownEventError:
-            raise MetadataRefusedError(Refusal.EVENT_UNKNOWN) from None
+            if "replay" not in request.extensions:  # it may have been recorded
+                raise MetadataRefusedError(Refusal.EVENT_UNKNOWN) from None
         return MetadataAnswer()
 
     async def _list_versions(self, request: MetadataRequest) -> MetadataAnswer:
-        self._require_caller(request)
+        await self._require_caller(request)
         return answer_json({"apiVersions": list(self._board.versions)})
 
     async def _describe_instance(self, request: MetadataRequest) -> MetadataAnswer:
-        vm = self._require_caller(request)
-        parameters = _require_dated_version(request)
+        require_header(request)
+        parameters = require_dated_version(request)
+        vm = await self._require_vm(request)
         return answer_instance(
             vm,
             self._board.delivery_scope(vm),
@@ -309,43 +322,47 @@ class MetadataApp:
         )
 
     async def _refuse_root(self, request: MetadataRequest) -> MetadataAnswer:
-        self._require_caller(request)
-        _require_dated_version(request)
+        require_header(request)
+        require_dated_version(request)
+        await self._require_vm(request)
         raise MetadataRefusedError(Refusal.NOT_FOUND)
 
     async def _refuse_token(self, request: MetadataRequest) -> MetadataAnswer:
-        _require_header(request)
+        require_header(request)
         if request.vm is None:  # is told the same: Azure's SDKs ask again after a 404
             self._identity.note_stranger(request.address)
         raise MetadataRefusedError(Refusal.IDENTITY_UNKNOWN)
 
     async def _refuse_attestation(self, request: MetadataRequest) -> MetadataAnswer:
-        self._require_caller(request)
+        await self._require_caller(request)
         raise MetadataRefusedError(Refusal.NOT_ATTESTED)
 
     async def _tell_who(self, request: MetadataRequest) -> MetadataAnswer:
-        return answer_whoami(self._require_caller(request))
+        return answer_whoami(await self._require_caller(request))
 
     async def _describe_event(self, request: MetadataRequest) -> MetadataAnswer:
-        vm = self._require_caller(request)
+        vm = await self._require_caller(request)
         return await answer_event(self._verbs, vm, _event_id_of(request))
 
     async def _postpone(self, request: MetadataRequest) -> MetadataAnswer:
-        vm = self._require_caller(request)
+        vm = await self._require_caller(request)
         return await answer_postpone(self._verbs, vm, _event_id_of(request), request)
 
-    def _require_caller(self, request: MetadataRequest) -> VirtualMachine:
-        _require_header(request)
-        return self._require_vm(request)
+    async def _require_caller(self, request: MetadataRequest) -> VirtualMachine:
+        require_header(request)
+        return await self._require_vm(request)
 
-    def _require_vm(self, request: MetadataRequest) -> VirtualMachine:
-        if request.vm is None:
+    async def _require_vm(self, request: MetadataRequest) -> VirtualMachine:
+        """Return who asks; what is wrong whoever asks has been refused before."""
+        welcome = request.extensions.get("welcome")
+        vm = await welcome() if request.vm is None and welcome else request.vm
+        if vm is None:
             self._identity.note_stranger(request.address)
             raise MetadataRefusedError(Refusal.NOT_FOUND)
-        return request.vm
+        return vm
 
     def _require_version(self, request: MetadataRequest) -> str:
-        name = _require_dated_version(request)["api-version"]
+        name = require_dated_version(request)["api-version"]
         if name not in self._board.versions:
             raise MetadataRefusedError(Refusal.API_VERSION_UNKNOWN)
         return name
@@ -358,21 +375,6 @@ def _refuse(refusal: Refusal) -> MetadataAnswer:
 
 def _for_reading(handler: Handler) -> Mapping[str, Handler]:
     return {"GET": handler, "HEAD": handler}
-
-
-def _require_header(request: MetadataRequest) -> None:
-    if not request.has_metadata_header():
-        raise MetadataRefusedError(Refusal.METADATA_HEADER_MISSING)
-
-
-def _require_dated_version(request: MetadataRequest) -> Mapping[str, str]:
-    parameters = request.parameters or {}
-    name = parameters.get("api-version", "")
-    if name.lower() == "latest":
-        raise MetadataRefusedError(Refusal.API_VERSION_LATEST)
-    if not is_well_formed(name):
-        raise MetadataRefusedError(Refusal.API_VERSION_MISSING)
-    return parameters
 
 
 def _refuse_path(request: MetadataRequest) -> Refusal:

@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypedDict
+from typing import Final, NotRequired, TypeAlias, TypedDict
 from urllib.parse import parse_qsl
 
 from forewarn.domain.topology import VirtualMachine
 from forewarn.protocol.errors import ERROR_ANSWERS, ForewarnError, Refusal
+from forewarn.protocol.versions import is_well_formed
 
 Header: TypeAlias = tuple[bytes, bytes]
 
@@ -19,9 +20,15 @@ LARGEST_DISCARDED_BODY: Final = 1024 * 1024
 
 
 class Extensions(TypedDict):
-    """What our server can do beyond ASGI."""
+    """What our server can do beyond ASGI.
+
+    A *replay* answers polls in place of the document. To *welcome* whoever is not known adds them,
+    if they can be.
+    """
 
     connection: "Connection"
+    replay: NotRequired[Callable[["MetadataRequest"], Awaitable["MetadataAnswer"]]]
+    welcome: NotRequired[Callable[[], Awaitable[VirtualMachine | None]]]
 
 
 class Connection(TypedDict):
@@ -104,7 +111,11 @@ class MetadataRequest:
     vm: VirtualMachine | None
     address: str
     receive: Receive
-    connection: Connection
+    extensions: Extensions
+
+    @property
+    def connection(self) -> Connection:
+        return self.extensions["connection"]
 
     def has_metadata_header(self) -> bool:
         return self.headers.get(b"metadata", b"").strip().lower() == b"true"
@@ -142,6 +153,23 @@ def read_parameters(query_string: bytes) -> Mapping[str, str] | None:
         return None
     parameters = {name.lower(): value for name, value in pairs}
     return parameters if len(parameters) == len(pairs) else None
+
+
+def require_header(request: MetadataRequest) -> None:
+    """Refuse a request without `Metadata: true`."""
+    if not request.has_metadata_header():
+        raise MetadataRefusedError(Refusal.METADATA_HEADER_MISSING)
+
+
+def require_dated_version(request: MetadataRequest) -> Mapping[str, str]:
+    """Return the parameters, or refuse them without an api-version that could be one."""
+    parameters = request.parameters or {}
+    name = parameters.get("api-version", "")
+    if name.lower() == "latest":
+        raise MetadataRefusedError(Refusal.API_VERSION_LATEST)
+    if not is_well_formed(name):
+        raise MetadataRefusedError(Refusal.API_VERSION_MISSING)
+    return parameters
 
 
 _LISTS: Final = frozenset({b"if-none-match", b"prefer"})

@@ -65,8 +65,9 @@ class Faulty:
 
     def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> MetadataAnswer:
         """Answer a poll: with nothing, or with what *vm* sees instead of its document."""
-        if self._faults.take(vm.name, FaultKind.EMPTY_BODY) is not None:
-            return MetadataAnswer()
+        nothing = self.read_nothing(vm)
+        if nothing is not None:
+            return nothing
         document = self._faults.show(vm.name, self._board.document(vm))
         api_version = self._board.versions[version]
         taken = {kind: self._faults.take(vm.name, kind) for kind in ALTERATIONS}
@@ -77,6 +78,11 @@ class Faulty:
         if matches(if_none_match, page.etag):
             return MetadataAnswer(status=304, headers=page.not_modified_headers)
         return MetadataAnswer(body=page.body, headers=page.headers)
+
+    def read_nothing(self, vm: VirtualMachine) -> MetadataAnswer | None:
+        """Answer a poll with nothing, if *vm* is to have that."""
+        fault = self._faults.take(vm.name, FaultKind.EMPTY_BODY)
+        return None if fault is None else MetadataAnswer()
 
     async def damage(
         self, answer: MetadataAnswer, request: MetadataRequest, vm: VirtualMachine

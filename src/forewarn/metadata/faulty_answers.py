@@ -47,7 +47,9 @@ def can_be_damaged(answer: MetadataAnswer, kind: FaultKind) -> bool:
 
 
 def _change(answer: MetadataAnswer, *headers: Header) -> MetadataAnswer:
-    return replace(answer, headers=tuple((dict(answer.headers) | dict(headers)).items()))
+    names = {name.lower() for name, _ in headers}  # a recorded one may be in any case
+    kept = (each for each in answer.headers if each[0].lower() not in names)
+    return replace(answer, headers=(*kept, *headers))
 
 
 def _announce(answer: MetadataAnswer, length: int) -> MetadataAnswer:

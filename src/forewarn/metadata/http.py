@@ -16,6 +16,7 @@ from forewarn.connections.guarded import FAREWELL_SECONDS, GuardedProtocol, shar
 from forewarn.connections.limits import Limits
 from forewarn.connections.uvicorn_parts import STATUS_LINE, RequestResponseCycle, cycle_of
 from forewarn.metadata.asgi import CLOSE, HttpScope, Receive, Send, SentMessage
+from forewarn.metadata.identity import Peer, find_peer
 
 SERVER: Final = "IMDS/150.870.65.1854"
 
@@ -34,7 +35,7 @@ class App(Protocol):
     ) -> tuple[bytes, bytes] | None:
         """Answer a GET without an ASGI call; None sends it through `__call__`."""
 
-    def note_unreadable(self, status: int, client: tuple[str, int] | None) -> None:
+    def note_unreadable(self, status: int, peer: Peer) -> None:
         """Take note that bytes which are no request were answered with *status*."""
 
     def find_origin(self, address: str | None) -> Origin:
@@ -193,7 +194,7 @@ class PollProtocol(GuardedProtocol):
         return True
 
     def refuse(self, status: int) -> None:
-        self.served.note_unreadable(status, self.client)
+        self.served.note_unreadable(status, find_peer(self.client, self.server))
         super().refuse(status)
 
 

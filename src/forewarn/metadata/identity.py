@@ -69,17 +69,22 @@ class Identifier:
         """Return who sent *scope*, or refuse what came by a way it may not come."""
         if b"origin" in headers:
             raise MetadataRefusedError(Refusal.ORIGIN)
-        peer, path = find_peer(scope), scope["path"]
+        peer, path = find_peer(scope["client"], scope["server"]), scope["path"]
         if self._is_proxy(peer.address):
             return MetadataCaller(vm=self._behind_proxy(headers), path=path, address=peer.address)
         if FORWARDED_FOR in headers:
             raise MetadataRefusedError(Refusal.FORWARDED)
         if name_in(path) is not None:
             return self._named_by(path, peer, headers)
-        vm = self._board.vm_at(peer.address)
-        if vm is None and peer.is_local and self._default_vm is not None:
-            vm = self._board.vm_named(self._default_vm)
-        return MetadataCaller(vm=vm, path=path, address=peer.address)
+        return MetadataCaller(vm=self.vm_of(peer), path=path, address=peer.address)
+
+    def vm_of(self, peer: Peer) -> VirtualMachine | None:
+        """Return who is at *peer*, whatever it says; nobody, if that is a proxy."""
+        vm = self.vm_at(peer.address)
+        is_nobody = vm is None and peer.is_local and not self._is_proxy(peer.address)
+        if is_nobody and self._default_vm is not None:
+            return self._board.vm_named(self._default_vm)
+        return vm
 
     def vm_at(self, address: str) -> VirtualMachine | None:
         """Return who has *address*; nobody, if it is that of a proxy."""
@@ -142,9 +147,8 @@ def name_in(path: str) -> str | None:
     return path[len(_PREFIX) :].partition("/")[0]
 
 
-def find_peer(scope: HttpScope) -> Peer:
+def find_peer(client: tuple[str, int] | None, server: tuple[str, int | None] | None) -> Peer:
     """Return the other end; over a unix socket it has no address."""
-    client, server = scope["client"], scope["server"]
     if client is None:
         # A peer that hung up at once has no address either, but its server end has a port.
         return Peer(address="", is_local=server is not None and server[1] is None)

@@ -23,7 +23,7 @@ from forewarn.metadata.asgi import (
     read_headers,
 )
 from forewarn.metadata.http import App
-from forewarn.metadata.identity import Identifier
+from forewarn.metadata.identity import Identifier, Peer
 from forewarn.ports.journal import Journal, JournalEntry
 
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
@@ -48,9 +48,9 @@ class JournaledApp:
         """Answer nothing on the short way."""
         return None
 
-    def note_unreadable(self, status: int, client: tuple[str, int] | None) -> None:
+    def note_unreadable(self, status: int, peer: Peer) -> None:
         """Write down that bytes which are no request were answered with *status*."""
-        vm = self._identity.vm_at(client[0]) if client else None
+        vm = self._identity.vm_of(peer)
         entry = self._journal.begin(vm.name if vm else None, "", "")
         self._journal.end(replace(entry, status=status))
 
@@ -59,8 +59,9 @@ class JournaledApp:
         path = f"{scope['path']}?{query}" if query else scope["path"]
         entry = self._journal.begin(self._find_vm(scope), scope["method"], path)
         scribe = _Scribe(entry, partial(self._end, scope), receive, send)
-        connection = scribe.watch(scope["extensions"]["connection"])
-        seen: HttpScope = {**scope, "extensions": {"connection": connection}}
+        extensions = scope["extensions"]
+        connection = scribe.watch(extensions["connection"])
+        seen: HttpScope = {**scope, "extensions": {**extensions, "connection": connection}}
         try:
             await self._app(seen, scribe.receive, scribe.send)
         finally:

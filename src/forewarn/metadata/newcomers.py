@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from forewarn.connections.crowd import Origin
 from forewarn.domain.errors import InvalidError
-from forewarn.metadata.asgi import HttpScope, Receive, Send
+from forewarn.domain.topology import VirtualMachine
+from forewarn.metadata.asgi import Extensions, HttpScope, Receive, Send
 from forewarn.metadata.http import App
 from forewarn.metadata.identity import name_in
 
@@ -14,14 +15,12 @@ from forewarn.metadata.identity import name_in
 class Newcomers:
     """Answers as *app*, which may then know whoever names itself in the path.
 
-    *add* is called for a name that is not known, and refuses what cannot be one.
+    *add* is called for a name that is not known, and refuses what cannot be one. A request that is
+    refused whoever sends it adds nobody.
     """
 
-    def __init__(
-        self, app: App, *, is_known: Callable[[str], bool], add: Callable[[str], None]
-    ) -> None:
+    def __init__(self, app: App, *, add: Callable[[str], VirtualMachine | None]) -> None:
         self._app = app
-        self._is_known = is_known
         self._add = add
         self.answer_plain_poll = app.answer_plain_poll
         self.find_origin: Callable[[str | None], Origin] = app.find_origin
@@ -29,8 +28,11 @@ class Newcomers:
         self.stop_waiting = app.stop_waiting
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        name = name_in(scope["path"])
-        if name is not None and not self._is_known(name):
+        async def welcome() -> VirtualMachine | None:
+            name = name_in(scope["path"])
             with suppress(InvalidError):  # is answered as anybody unknown
-                await asyncio.to_thread(self._add, name)
-        await self._app(scope, receive, send)
+                return None if name is None else await asyncio.to_thread(self._add, name)
+            return None
+
+        extensions: Extensions = {**scope["extensions"], "welcome": welcome}
+        await self._app({**scope, "extensions": extensions}, receive, send)

@@ -7,24 +7,20 @@ from typing import Final
 
 from forewarn.files.recording import RecordedAnswer
 from forewarn.metadata.asgi import (
-    REFUSALS,
     Connection,
+    DisconnectedError,
+    Extensions,
     Header,
     HttpScope,
     MetadataAnswer,
+    MetadataRequest,
     Receive,
     Send,
-    SentMessage,
-    read_headers,
 )
 from forewarn.metadata.conditional import matches, preferred_wait
 from forewarn.metadata.http import App
 from forewarn.metadata.waiting import first_of
-from forewarn.protocol.errors import Refusal
 
-_SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
-_CONDITIONS: Final = frozenset({b"if-none-match", b"prefer"})
-"""They are about what is recorded, and not for whoever judges the rest of a request."""
 _AFTER: Final = 0.001
 """How long after the next answer is due whoever waits for it is woken: timers may be early."""
 
@@ -33,7 +29,8 @@ class Replay:
     """Answers polls with *answers*, *speed* times as fast, and everything else as *app*.
 
     The first poll begins it. What *app* refuses stays refused, but for approvals of events that
-    only the recording has: they are taken, and change nothing.
+    only the recording has: they are taken, and change nothing. Faults that do not change the
+    document do to a recorded answer what they do to any other.
     """
 
     def __init__(self, app: App, answers: Sequence[RecordedAnswer], *, speed: float = 1) -> None:
@@ -56,34 +53,13 @@ class Replay:
         self._app.stop_waiting()
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        if not scope["path"].lower().rstrip("/").endswith(_SCHEDULED_EVENTS):
-            await self._app(scope, receive, send)
-            return
-        said = await self._judge(scope, receive)
-        if not said:  # nobody reads an answer
-            return
-        head, body = said
-        if scope["method"] in {"GET", "HEAD"} and head["status"] == 200:
-            said = await self._replay(scope)
-        is_recorded = body["body"] == REFUSALS[Refusal.EVENT_UNKNOWN].body
-        for message in _messages(MetadataAnswer()) if is_recorded else said:
-            await send(message)
+        extensions: Extensions = {**scope["extensions"], "replay": self._replay}
+        await self._app({**scope, "extensions": extensions}, receive, send)
 
-    async def _judge(self, scope: HttpScope, receive: Receive) -> list[SentMessage]:
-        """Return what *app* says to a request without conditions."""
-        said: list[SentMessage] = []
-
-        async def note(message: SentMessage) -> None:
-            said.append(message)
-
-        headers = [each for each in scope["headers"] if each[0] not in _CONDITIONS]
-        await self._app({**scope, "headers": headers}, receive, note)
-        return said
-
-    async def _replay(self, scope: HttpScope) -> list[SentMessage]:
-        headers, connection = read_headers(scope["headers"]), scope["extensions"]["connection"]
-        known = headers.get(b"if-none-match", b"")
-        seconds = preferred_wait(headers.get(b"prefer", b"")) if known else None
+    async def _replay(self, request: MetadataRequest) -> MetadataAnswer:
+        connection = request.connection
+        known = request.headers.get(b"if-none-match", b"")
+        seconds = preferred_wait(request.headers.get(b"prefer", b"")) if known else None
         if seconds and _is_known(self._current(), known):
             await self._await_next(connection, seconds)
         recorded = self._current()
@@ -91,11 +67,11 @@ class Replay:
             connection["reset"]()
             await connection["lost"].wait()
         if connection["lost"].is_set():
-            return []
+            raise DisconnectedError
         applied: tuple[Header, ...] = ()
         if seconds is not None and recorded.find_header("etag"):
             applied = ((b"Preference-Applied", f"wait={seconds}".encode("ascii")),)
-        return _messages(_write(recorded, known, applied))
+        return _write(recorded, known, applied)
 
     def _current(self) -> RecordedAnswer:
         return self._answers[self._position()]
@@ -134,14 +110,3 @@ def _write(
     return MetadataAnswer(
         status=recorded.status, body=recorded.body, headers=(*headers, length, *applied)
     )
-
-
-def _messages(answer: MetadataAnswer) -> list[SentMessage]:
-    return [
-        {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": list(answer.headers),
-        },
-        {"type": "http.response.body", "body": answer.body},
-    ]

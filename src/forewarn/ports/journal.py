@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from forewarn.domain.names import VmName
-from forewarn.protocol.vocabulary import EventId
-
-_DOCUMENT: Final = "/metadata/scheduledevents"
+from forewarn.protocol.errors import MalformedStartRequestsError
+from forewarn.protocol.start_requests import decode_start_requests
+from forewarn.protocol.vocabulary import SCHEDULED_EVENTS_PATH, EventId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,11 +52,20 @@ class JournalEntry:
 
     @property
     def _is_about_document(self) -> bool:
-        return self.path.partition("?")[0].lower().rstrip("/").endswith(_DOCUMENT)
+        return self.path.partition("?")[0].lower().rstrip("/").endswith(SCHEDULED_EVENTS_PATH)
 
     def shows(self, event_id: EventId) -> bool:
         """Tell whether the answer is a document with that event."""
-        return self.is_poll and self.status == 200 and event_id.encode() in self.answer
+        is_document = self.is_poll and self.status == 200
+        return is_document and event_id.lower().encode() in self.answer.lower()
+
+    @property
+    def approved(self) -> tuple[EventId, ...]:
+        """The events that it approved, if it was accepted."""
+        if self.is_start_request and self.status == 200:
+            with suppress(MalformedStartRequestsError):  # a fault may have answered it
+                return decode_start_requests(self.body)
+        return ()
 
     @property
     def document_incarnation(self) -> int | None:

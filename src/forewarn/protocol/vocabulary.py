@@ -8,6 +8,7 @@ EventId = NewType("EventId", str)
 """An upper-case GUID. Make one with `event_id`, so that any spelling compares equal."""
 
 METADATA_HEADER: Final = "Metadata"
+SCHEDULED_EVENTS_PATH: Final = "/metadata/scheduledevents"
 
 
 class EventType(StrEnum):

@@ -1,15 +1,12 @@
 """What virtual machines did, in the few words with which a failed assertion begins."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from forewarn.domain.names import VmName
 from forewarn.ports.journal import JournalEntry
-from forewarn.protocol.errors import MalformedStartRequestsError
-from forewarn.protocol.start_requests import decode_start_requests
 from forewarn.protocol.vocabulary import EventId
 
 _MOST: Final = 3
@@ -51,8 +48,8 @@ class Evidence:
         gets = _count(polls, "GET")
         if posts:
             approvals = f"{_count(posts, 'POST')}{self._aims(posts, about)}"
-            is_fine = all(poll.status in _FINE for poll in polls)
-            return approvals if is_fine else f"{gets} and {approvals}"
+            has_failed = any(_has_failed(poll) for poll in polls)
+            return f"{gets} and {approvals}" if has_failed else approvals
         if about is None:
             return f"{gets} and no POST"
         is_shown = any(poll.shows(about) for poll in polls)
@@ -60,9 +57,7 @@ class Evidence:
 
     def _aims(self, posts: Sequence[JournalEntry], about: EventId | None) -> str:
         """Return which events were approved instead of the one that it is *about*."""
-        approved = dict.fromkeys(
-            event_id for post in posts if post.status == 200 for event_id in _read_ids(post)
-        )
+        approved = dict.fromkeys(event_id for post in posts for event_id in post.approved)
         if about is None or about in approved or not any(post.status == 200 for post in posts):
             return ""
         titles = [self._title(event_id, about) for event_id in approved]
@@ -95,16 +90,16 @@ class Evidence:
 def _count(entries: Sequence[JournalEntry], method: str) -> str:
     number = len(entries)
     noun = f"{number} {method}" if number == 1 else f"{number} {method}s"
-    failed = [entry for entry in entries if entry.status not in _FINE]
+    failed = [entry for entry in entries if _has_failed(entry)]
     if method == "GET" and not failed:
         return noun
-    outcomes = {_outcome(entry) for entry in entries}
-    if len(outcomes) > 1:
+    outcomes = dict.fromkeys(_outcome(entry) for entry in entries)
+    if len(outcomes) > 1 and failed:
         last = f"{_outcome(failed[-1])} {_reason(failed[-1])}".rstrip()
         return f"{noun}, {len(failed)} of them failed (last: {last})"
-    (outcome,) = outcomes
+    outcome = " and ".join(outcomes)
     reason = _reason(entries[-1])
-    if number == 1:
+    if number == 1 or len(outcomes) > 1:
         return f"{noun}, {outcome}{f' ({reason})' if reason else ''}"
     return f"{noun}, all {outcome}{f' (last: {reason})' if reason else ''}"
 
@@ -119,10 +114,9 @@ def _reason(entry: JournalEntry) -> str:
     return others[0] if others and first.startswith(_PREFACES) else entry.error
 
 
-def _read_ids(post: JournalEntry) -> tuple[EventId, ...]:
-    with suppress(MalformedStartRequestsError):  # a fault may have answered it
-        return decode_start_requests(post.body)
-    return ()
+def _has_failed(entry: JournalEntry) -> bool:
+    """Tell whether it ended otherwise than it should; a poll that waits has not ended."""
+    return entry.seconds is not None and entry.status not in _FINE
 
 
 def _seconds(length: timedelta) -> str:

@@ -19,6 +19,7 @@ from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventType
 from forewarn.settings_table import ExecutorKind
 from forewarn.testing.engine import (
+    LOCALHOST,
     EmulatorClosedError,
     Engine,
     UnknownNameError,
@@ -77,7 +78,7 @@ class Emulator:
         self.close()
 
     @in_one_frame
-    def start(self, listen: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+    def start(self, listen: tuple[str, int] = (LOCALHOST, 0)) -> None:
         """Begin to serve at *listen*, a host and a port; `with` does it for you."""
         with self._starting:
             if self._engine is None:
@@ -99,7 +100,7 @@ class Emulator:
     @property
     def address(self) -> str:
         """HOST:PORT of the metadata endpoint."""
-        return f"127.0.0.1:{self._running.port}"
+        return self._running.address
 
     @property
     def control_url(self) -> str:
@@ -107,7 +108,7 @@ class Emulator:
 
         It needs more than the fixture: `pip install 'forewarn[server]'`.
         """
-        return f"http://127.0.0.1:{self._running.control_port()}"
+        return f"http://{LOCALHOST}:{self._running.control_port()}"
 
     @property
     def token(self) -> str:

@@ -5,6 +5,7 @@ virtual machine's request makes due is done before either returns.
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.workforce import choose_workforce
+from forewarn.clocks import SystemClock
 from forewarn.domain.access import ADMIN
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import VirtualMachine
@@ -27,9 +29,11 @@ from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.notifications.outbox import Notifications
 from forewarn.operations.context import Context
 from forewarn.outbound.client import Outbound
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventId
 from forewarn.settings import make_settings
 from forewarn.settings_table import ClockKind, LogLevel
 from forewarn.storage.sqlite import open_sqlite
@@ -39,7 +43,8 @@ T = TypeVar("T")
 
 __tracebackhide__ = True
 
-_LOCALHOST: Final = "127.0.0.1"
+LOCALHOST: Final = "127.0.0.1"
+_EVERYWHERE: Final = {"0.0.0.0": LOCALHOST, "::": "::1"}  # noqa: S104 - which of it is this machine
 _END_SECONDS: Final = 10
 _MOST_NAMES: Final = 10
 
@@ -91,18 +96,31 @@ class Engine:
         self,
         replica: Replica,
         metadata: MetadataServer,
-        port: int,
+        address: str,
         background: "_Background",
         closing: ExitStack,
     ) -> None:
         self._replica = replica
         self._metadata = metadata
-        self._port = port
+        self._address = address
         self._background = background
         self._closing = closing
         self._control_port: int | None = None
         self._starting_control = threading.Lock()
         self.is_running = True
+        self.announced_at: dict[EventId, datetime] = {}
+        """When each event was first in a document, in real time."""
+
+    def note(self, change: StoreChange) -> None:
+        """Remember which events *change* announces."""
+        if change.incarnations:
+            documents = self._replica.store.read(
+                lambda reading: reading.documents(change.incarnations)
+            )
+            now = SystemClock().now()
+            for document in documents.values():
+                for event in document.events:
+                    self.announced_at.setdefault(event.event_id, now)
 
     @property
     def replica(self) -> Replica:
@@ -112,11 +130,11 @@ class Engine:
         return self._replica
 
     @property
-    def port(self) -> int:
-        """Where virtual machines are answered."""
+    def address(self) -> str:
+        """HOST:PORT where virtual machines are answered."""
         if not self.is_running:
             raise EmulatorClosedError
-        return self._port
+        return self._address
 
     @in_one_frame
     def read(self, look: Callable[[Reading], T]) -> T:
@@ -161,7 +179,7 @@ class Engine:
             raise ServerMissingError(error) from error
 
         with ExitStack() as closing:
-            listener = closing.enter_context(open_listener(_LOCALHOST, 0))
+            listener = closing.enter_context(open_listener(LOCALHOST, 0))
             port: int = listener.getsockname()[1]
             server = control_server(replica, [listener], is_ready=lambda: self._metadata.started)
             closing.pop_all()  # from here on the server closes it
@@ -179,7 +197,7 @@ def start_engine(
     now: datetime,
     *,
     notifications: Notifications | None = None,
-    listen: tuple[str, int] = (_LOCALHOST, 0),
+    listen: tuple[str, int] = (LOCALHOST, 0),
 ) -> Engine:
     """Start a server with *settings* and *fleet*, in which it is *now*.
 
@@ -215,8 +233,16 @@ def start_engine(
         background = closing.enter_context(_Background())
         metadata = replica.metadata_server([listener])
         background.run(metadata.run_until_stopped(), stop=metadata.stop)
-        port: int = listener.getsockname()[1]
-        return Engine(replica, metadata, port, background, closing.pop_all())
+        address = _address_of(listener)
+        engine = Engine(replica, metadata, address, background, closing.pop_all())
+        store.listen(engine.note)
+        return engine
+
+
+def _address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    host = _EVERYWHERE.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class _Background:

@@ -22,11 +22,10 @@ from forewarn.ports.entries import LedgerEntry
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.testing.conduct import Evidence
 from forewarn.testing.engine import Engine
-from forewarn.testing.reports import describe_event, request_lines, title_of
+from forewarn.testing.reports import ALL, describe_event, request_lines, title_of
 
 __tracebackhide__ = True
 
-_ALL: Final = 1_000_000
 _YEAR: Final = 31_536_000
 
 
@@ -127,14 +126,15 @@ class EmulatedEvent:
     def assert_not_approved(self, *, even_if_silent: bool = False) -> None:
         """Fail, with the document and the ledger, if somebody approved it.
 
-        Also fail if no machine has read its document: then the program under test could not approve
-        anything, and may not even be running. For a test of just that, say *even_if_silent*.
+        Also fail if no machine of its delivery scope has read its document since it was announced:
+        then the program under test could not approve it, and may not even be running. For a test
+        of just that, say *even_if_silent*.
         """
         if self.approvals:
             self._fail(f"was approved {self._say_by_whom()}")
-        requests = self._engine.replica.journal.requests()
-        if not even_if_silent and not any(entry.has_read for entry in requests):
-            self.fail("was not approved, but nobody polled (even_if_silent=True accepts that)")
+        if not even_if_silent and not self._could_be_approved():
+            problem = "was not approved, but no virtual machine polled"
+            self.fail(f"{problem} (even_if_silent=True accepts that)")
 
     def fail(self, problem: str, *vms: VmName) -> NoReturn:
         """Fail because of *problem*, and show what there is to know.
@@ -143,6 +143,17 @@ class EmulatedEvent:
         """
         conduct = gather(self._engine).describe(vms or self.record.resources, self.event_id)
         self._fail(f"{problem}; {conduct}")
+
+    def _could_be_approved(self) -> bool:
+        """Tell whether a machine of its delivery scope has read its document since it was there."""
+        announced_at, scope_id = self._engine.announced_at[self.event_id], self.record.scope_id
+        vms = self._engine.read(lambda reading: reading.topology().virtual_machines)
+        readers = {name for name, vm in vms.items() if vm.scope_id == scope_id}
+        return any(
+            entry.has_read and (entry.at >= announced_at or entry.shows(self.event_id))
+            for entry in self._engine.replica.journal.requests()
+            if entry.vm in readers
+        )
 
     def _fail(self, problem: str) -> NoReturn:
         raise AssertionError(f"{title_of(self.record)} {problem}\n{self}")
@@ -188,13 +199,13 @@ def announce(
 
 def all_events(engine: Engine) -> tuple[EmulatedEvent, ...]:
     """Return every event there is or was, oldest first."""
-    known = engine.read(lambda reading: reading.events(limit=_ALL))
+    known = engine.read(lambda reading: reading.events(limit=ALL))
     return tuple(EmulatedEvent(engine, event.event_id) for event in known)
 
 
 def gather(engine: Engine) -> Evidence:
     """Return who has asked what so far, as the message of a failed assertion needs it."""
-    known = engine.read(lambda reading: reading.events(limit=_ALL))
+    known = engine.read(lambda reading: reading.events(limit=ALL))
     return Evidence(
         requests=engine.replica.journal.requests(),
         now=SystemClock().now(),
@@ -205,7 +216,7 @@ def gather(engine: Engine) -> Evidence:
 def all_approvals(engine: Engine) -> tuple[EmulatedApproval, ...]:
     """Return every approval, in the order in which they were given."""
     given = [approval for event in all_events(engine) for approval in event.approvals]
-    audit = engine.read(lambda reading: reading.audit(limit=_ALL))
+    audit = engine.read(lambda reading: reading.audit(limit=ALL))
     # Virtual time stands still, so the moments of several may be the same.
     turns = {(entry.subject, entry.who): turn for turn, entry in enumerate(audit)}
     return tuple(

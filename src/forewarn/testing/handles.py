@@ -4,18 +4,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn, TypedDict, Unpack
+from typing import Any, NoReturn, TypedDict, Unpack
 
 from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.client import Client
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import ScenarioRunId, VmName
 from forewarn.domain.scenario import ScenarioRunStatus
+from forewarn.emulator.variables import endpoint_variables
 from forewarn.operations.events import operate
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, stop_scenario
 from forewarn.ports.journal import JournalEntry
 from forewarn.protocol.versions import NEWEST
-from forewarn.protocol.vocabulary import EventStatus, EventType
+from forewarn.protocol.vocabulary import SCHEDULED_EVENTS_PATH, EventStatus, EventType
 from forewarn.testing.engine import Engine, in_one_frame
 from forewarn.testing.events import (
     Details,
@@ -26,11 +27,9 @@ from forewarn.testing.events import (
     choose,
     gather,
 )
-from forewarn.testing.reports import describe_scope, request_lines
+from forewarn.testing.reports import ALL, describe_scope, request_lines
 
 __tracebackhide__ = True
-
-_ALL: Final = 1_000_000
 
 
 class FaultParameters(TypedDict, total=False):
@@ -119,22 +118,22 @@ class EmulatedVm:
     @property
     def url(self) -> str:
         """Where this machine finds its metadata: in place of http://169.254.169.254."""
-        return f"http://127.0.0.1:{self._engine.port}/vm/{self.name}"
+        return f"http://{self._engine.address}/vm/{self.name}"
 
     @property
     def scheduled_events_url(self) -> str:
         """The endpoint itself; `?api-version=` is still to be added."""
-        return f"{self.url}/metadata/scheduledevents"
+        return f"{self.url}{SCHEDULED_EVENTS_PATH}"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process needs in its environment to be this machine to our SDK and agent."""
-        return {"FOREWARN_METADATA": self.url}
+        """What a process needs in its environment to be this machine."""
+        return endpoint_variables(self.url)
 
     @property
     def events(self) -> tuple[EmulatedEvent, ...]:
         """Every event that is or was about this machine, oldest first."""
-        known = self._engine.read(lambda reading: reading.events(vm=self.name, limit=_ALL))
+        known = self._engine.read(lambda reading: reading.events(vm=self.name, limit=ALL))
         return tuple(EmulatedEvent(self._engine, event.event_id) for event in known)
 
     @property

@@ -12,7 +12,8 @@ from forewarn.ports.store import Reading
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.vocabulary import EventId
 
-_ALL: Final = 1_000_000
+ALL: Final = 1_000_000
+"""A limit that no test reaches."""
 _LAST: Final = 5
 """How many requests of each virtual machine are shown."""
 
@@ -23,7 +24,7 @@ def describe_everything(reading: Reading, now: datetime) -> str:
     for scope_id, document in reading.documents().items():
         if document.events:
             lines += _document_lines(scope_id, document)
-    events = reading.events(limit=_ALL)
+    events = reading.events(limit=ALL)
     for event in events:
         lines += _ledger_lines(reading, event.event_id)
     if not events:

@@ -190,7 +190,7 @@ def test_unix_socket_is_local(tmp_path: Path) -> None:
 def test_local_is_who_connects_from_this_machine(
     client: tuple[str, int] | None, server: tuple[str, int | None], *, is_local: bool
 ) -> None:
-    assert find_peer(scope_of("/", client, server)).is_local is is_local
+    assert find_peer(client, server).is_local is is_local
 
 
 def test_remote_caller_is_never_the_default_machine() -> None:

@@ -196,6 +196,28 @@ def test_what_cannot_be_read_is_journaled_as_that(journaled: Service) -> None:
     assert "unreadable bytes" in repr(entry)
 
 
+@pytest.mark.parametrize(("source", "vm"), [("127.0.0.99", "here"), ("127.0.0.10", "web-0")])
+def test_what_cannot_be_read_is_of_the_default_machine_if_of_nobody_else(
+    source: str, vm: str
+) -> None:
+    with running(is_journaled=True, default_vm="here") as service:
+        with service.connect(source) as connection:
+            connection.sendall(b"nonsense\r\n\r\n")
+            assert b" 400 " in read_all(connection)
+
+        assert only(service, VmName(vm)).method == ""
+
+
+def test_what_cannot_be_read_of_a_proxy_is_of_nobody() -> None:
+    options = {"default_vm": "here", "trusted_proxies": ("127.0.0.10",)}
+    with running(is_journaled=True, **options) as service:
+        with service.connect() as connection:
+            connection.sendall(b"nonsense\r\n\r\n")
+            assert b" 400 " in read_all(connection)
+
+        assert only(service, None).method == ""
+
+
 def test_machines_do_not_share_a_journal(journaled: Service) -> None:
     journaled.request()
     journaled.request(source="127.0.0.11")

@@ -2,13 +2,15 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
 from tests.http.metadata.conftest import (
+    FLEET,
     POLL,
     VERSION,
     Service,
@@ -19,16 +21,21 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
-from forewarn.domain.fault import Fault, FaultKind
+from forewarn.domain.fault import FAULTS, Fault, FaultKind, FaultPart
 from forewarn.domain.names import VmName, check_name
+from forewarn.domain.topology import VirtualMachine
 from forewarn.files.recording import RecordedAnswer
+from forewarn.metadata.http import App
 from forewarn.metadata.newcomers import Newcomers
 from forewarn.metadata.replay import Replay
+from forewarn.protocol.start_requests import encode_start_requests
 
 FIRST = b'{ "DocumentIncarnation": 7,\n "Events": [] }'
 SECOND = b"\xff not a document"
 ETAG = {"Content-Type": "text/plain", "ETag": 'W/"7"'}
 LATER = 3600.0
+VM = VmName("web-0")
+NEEDED: Final[dict[str, Any]] = {"seconds": 0.2, "status": 503}
 
 
 def replaying(*answers: RecordedAnswer, speed: float = 1) -> partial[Replay]:
@@ -103,16 +110,69 @@ def test_other_paths_are_those_of_the_endpoint(replay: Service) -> None:
     assert reply.body == b"web-0"
 
 
-def test_faults_come_before_the_recording() -> None:
-    with running(around=replaying(RecordedAnswer(at=0, body=FIRST))) as service:
-        service.faults.put(VmName("web-0"), Fault(kind=FaultKind.STATUS, status=503, times=1))
+@pytest.fixture(scope="module")
+def same() -> Iterator[tuple[Service, Service]]:
+    """An endpoint, and a service that shows a recording of the very same answer."""
+    with running() as service:
+        reply = service.request()
+        headers = {name: reply.headers[name] for name in ("content-type", "etag")}
+        recorded = RecordedAnswer(at=0, headers=headers, body=reply.body)
+        with running(around=replaying(recorded)) as replay:
+            yield service, replay
 
-        assert [service.request().status for _ in range(2)] == [503, 200]
+
+def ask(service: Service, method: str, body: bytes) -> tuple[list[bytes], bytes]:
+    """Return the lines and the body that arrive, but for what differs each time."""
+    length = {"Content-Length": str(len(body))} if body else {}
+    headers = {"Metadata": "true", "Connection": "close", **length}
+    with service.connect() as connection:
+        connection.sendall(compose(method, POLL, headers) + body)
+        head, _, answer = read_all(connection).partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.startswith((b"Date:", b"x-ms-"))]
+    return sorted(line.lower() for line in lines), answer
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [("GET", b""), ("HEAD", b""), ("POST", encode_start_requests([]))],
+    ids=["GET", "HEAD", "POST"],
+)
+@pytest.mark.parametrize("kind", FaultKind)
+def test_faults_come_before_the_recording(
+    same: tuple[Service, Service], kind: FaultKind, method: str, body: bytes
+) -> None:
+    """What they do to the recording is what they do to the same document, unless they change it."""
+    parameters = {name: NEEDED[name] for name in FAULTS[kind].needed}
+    endpoint, replay = same
+    if FAULTS[kind].part is not FaultPart.DOCUMENT:
+        endpoint.faults.put(VM, Fault(kind=kind, **parameters))
+    replay.faults.put(VM, Fault(kind=kind, **parameters))
+
+    right, shown = (ask(service, method, body) for service in same)
+    for service in same:
+        service.faults.remove(VM)
+
+    assert shown == right
+
+
+def test_fault_is_used_up_before_the_recording_goes_on() -> None:
+    with running(around=replaying(RecordedAnswer(at=0, body=FIRST))) as service:
+        service.faults.put(VM, Fault(kind=FaultKind.BOM, times=1))
+
+        assert [service.request().body for _ in range(2)] == [b"\xef\xbb\xbf" + FIRST, FIRST]
+
+
+def test_fault_of_a_document_is_not_used_up_by_a_recording() -> None:
+    with running(around=replaying(RecordedAnswer(at=0, body=FIRST))) as service:
+        service.faults.put(VM, Fault(kind=FaultKind.VANISH, times=1))
+
+        assert service.request().body == FIRST
+        assert VM in service.faults
 
 
 def test_client_that_has_gone_is_not_answered() -> None:
     with running(around=replaying(RecordedAnswer(at=0, body=FIRST))) as service:
-        service.faults.put(VmName("web-0"), Fault(kind=FaultKind.SLOW, seconds=30, times=1))
+        service.faults.put(VM, Fault(kind=FaultKind.SLOW, seconds=30, times=1))
         with service.connect() as connection:
             connection.sendall(compose("GET", POLL, {"Metadata": "true"}))
             wait_until(lambda: service.requests == 1, "the request is held up")
@@ -180,22 +240,74 @@ def test_where_nothing_was_answered_the_connection_breaks() -> None:
         assert read_all(connection) == b""
 
 
-def welcoming(added: list[str]) -> partial[Newcomers]:
-    return partial(Newcomers, is_known=lambda name: name == "solo", add=added.append)
+def welcoming(added: list[str]) -> Callable[[App], Newcomers]:
+    """Return what makes newcomers read what `here` reads, and notes their names."""
+    here = FLEET.virtual_machines[VmName("here")]
+
+    def add(name: str) -> VirtualMachine:
+        check_name(name, "virtual machine")
+        added.append(name)
+        return here
+
+    return partial(Newcomers, add=add)
 
 
-def test_newcomer_is_added_before_it_is_answered() -> None:
+NEWCOMER = "/vm/web-9"
+QUERY = f"?api-version={VERSION}"
+
+
+@pytest.mark.parametrize("path", ["/vm/solo/metadata/versions", POLL, f"/vm/%20{POLL}"])
+def test_nobody_is_added_whose_name_is_known_or_missing_or_impossible(path: str) -> None:
     added: list[str] = []
     with running(around=welcoming(added)) as service:
-        for path in ("/vm/solo/metadata/versions", "/vm/web-9/metadata/versions", POLL):
-            service.request(path, source="127.0.0.1")
+        service.request(path, source="127.0.0.1")
 
-    assert added == ["web-9"]
+    assert added == []
 
 
 def test_impossible_name_is_answered_as_unknown() -> None:
-    def refuse(name: str) -> None:
-        check_name(name, "virtual machine")
+    with running(around=welcoming([])) as service:
+        assert service.request(f"/vm/%20{POLL}").status == 404
 
-    with running(around=partial(Newcomers, is_known=lambda _: False, add=refuse)) as service:
-        assert service.request(f"/vm/%20/{POLL}").status == 404
+
+@pytest.mark.parametrize("path", [POLL, "/metadata/versions", f"/metadata/instance{QUERY}"])
+def test_newcomer_is_added_before_it_is_answered(path: str) -> None:
+    added: list[str] = []
+    with running(around=welcoming(added)) as service:
+        reply = service.request(f"{NEWCOMER}{path}", source="127.0.0.1")
+
+    assert (reply.status, added) == (200, ["web-9"])
+
+
+def test_newcomer_can_wait_for_a_change() -> None:
+    added: list[str] = []
+    headers = {"If-None-Match": "*", "Prefer": "wait=1"}
+    with running(around=welcoming(added)) as service:
+        reply = service.request(f"{NEWCOMER}{POLL}", headers=headers, source="127.0.0.1")
+
+    assert (reply.status, added) == (304, ["web-9"])
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        (POLL, {"headers": {"Origin": "http://elsewhere"}}),
+        (POLL, {"headers": {"X-Forwarded-For": "10.0.0.1"}}),
+        (POLL, {"metadata": None}),
+        (POLL, {"method": "DELETE"}),
+        (POLL, {"method": "POST", "body": b"["}),
+        (f"/metadata/nothing{QUERY}", {}),
+        ("/metadata/scheduledevents", {}),
+        ("/metadata/scheduledevents?api-version=2031-01-01", {}),
+        ("/metadata/instance", {}),
+    ],
+)
+def test_request_that_is_refused_whoever_sends_it_adds_nobody(
+    path: str, options: dict[str, Any]
+) -> None:
+    added: list[str] = []
+    with running(around=welcoming(added)) as service:
+        reply = service.request(f"{NEWCOMER}{path}", source="127.0.0.1", **options)
+
+    assert reply.status >= 400
+    assert added == []

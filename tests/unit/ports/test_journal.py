@@ -1,5 +1,6 @@
 """What an entry of the journal says of a request."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -7,6 +8,7 @@ import pytest
 
 from forewarn.domain.names import VmName
 from forewarn.ports.journal import JournalEntry
+from forewarn.protocol.start_requests import encode_start_requests
 from forewarn.protocol.vocabulary import event_id
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -46,6 +48,20 @@ def test_document_shows_its_events_and_its_incarnation() -> None:
     assert SHOWN.shows(event_id("A123"))
     assert not SHOWN.shows(event_id("B456"))
     assert SHOWN.document_incarnation == 7
+
+
+@pytest.mark.parametrize("change", [bytes.lower, bytes.upper])
+def test_document_shows_an_event_in_any_case(change: Callable[[bytes], bytes]) -> None:
+    assert replace(SHOWN, answer=change(SHOWN.answer)).shows(event_id("a123"))
+
+
+def test_start_request_that_is_accepted_approves_its_events() -> None:
+    posted = replace(POLL, method="POST", status=200, body=encode_start_requests([event_id("A1")]))
+
+    assert posted.approved == (event_id("A1"),)
+    assert replace(posted, status=400).approved == ()
+    assert replace(posted, body=b"[").approved == ()
+    assert replace(posted, method="GET").approved == ()
 
 
 def test_refused_start_request_with_an_event_shows_nothing() -> None:
