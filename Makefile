@@ -60,11 +60,12 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/agent.py
 	@$(BIN)/python bench/cli.py
 
-soak: .venv/.dev  ## run the properties and made-up requests for long, kill the server 200 and the agent 300 times, make 1,000 emulators, fail a database and an address over
+soak: .venv/.dev  ## run the properties and made-up requests for long, kill the server 200 and the agent 300 times, make 1,000 emulators, fail a database and an address over, grade the examples
 	@$(PYTEST) tests/e2e/test_crash.py --kills 200
 	@$(PYTEST) tests/e2e/agent/test_many_kills.py --agent-kills 300
 	@$(PYTEST) tests/testing/test_leaks.py --emulators 1000
 	@$(PYTEST) tests/e2e/soak_failover.py tests/e2e/soak_keepalived.py
+	@$(PYTEST) tests/conformance/kit/soak_examples.py
 	@$(PYTEST) tests/properties tests/http/control/test_openapi.py --hypothesis-profile=soak
 
 reference: .venv/.dev  ## rewrite what docs/ takes from the tables in the code

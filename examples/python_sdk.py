@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from forewarn.client import ChangeKind, Client, Event
+from forewarn.client import ChangeKind, Client, ClientError, Event
 
 OVER = {ChangeKind.COMPLETED, ChangeKind.CANCELED, ChangeKind.GONE}
 
@@ -32,10 +32,19 @@ def main() -> None:
             if change.kind is ChangeKind.SCHEDULED and event.event_id not in seen:
                 seen.add(event.event_id)
                 if drain(command, event):
-                    client.approve(event)
-                    print(f"approved {event.event_id}", flush=True)
+                    approve(client, event)
             if change.kind in OVER and once:
                 return
+
+
+def approve(client: Client, event: Event) -> None:
+    """Let the event start before its time. If that fails for long, it starts at its time."""
+    try:
+        client.approve(event)
+    except ClientError as error:
+        print(f"not approved: {error}", file=sys.stderr)
+    else:
+        print(f"approved {event.event_id}", flush=True)
 
 
 def describe(event: Event) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.options import Given, accepting, argument, keyword, option, switch
+from forewarn.cli.options import NETNS, Given, accepting, argument, keyword, option
 from forewarn.cli.output import (
     Columns,
     Output,
@@ -23,11 +23,12 @@ from forewarn.cli.output import (
     print_table,
 )
 from forewarn.cli.signals import stop_signals
-from forewarn.cli.times import duration_option, read_seconds
+from forewarn.cli.times import DURATION, check_interval, read_seconds
 from forewarn.protocol.vocabulary import EventType
 
 if TYPE_CHECKING:
     from forewarn.conformance.battery import SituationReport
+    from forewarn.conformance.observations import HandlerHook
     from forewarn.conformance.situations import Situation
     from forewarn.conformance.trial import TrialRules
 
@@ -55,22 +56,21 @@ _OPTIONS: Final = (
     ),
     keyword(
         "timeout",
-        Annotated[str, duration_option("How long to wait for the handler each time.")],
+        Annotated[
+            str,
+            option(DURATION, "Timeout for each reaction of the handler.", callback=check_interval),
+        ],
         default="15s",
     ),
     keyword(
         "jobs",
-        Annotated[int, option("N", "How many situations at a time.", min=1, max=100)],
+        Annotated[int, option("N", "Situations to run in parallel.", min=1, max=100)],
         default=8,
     ),
-    keyword(
-        "netns",
-        Annotated[bool, switch("Have 169.254.169.254 be the endpoint (Linux).", "--netns")],
-        default=False,
-    ),
+    NETNS,
     keyword(
         "minimum",
-        Annotated[int, option("PERCENT", "Lowest score that is a success.", min=0, max=100)],
+        Annotated[int, option("PERCENT", "Minimum score for exit code 0.", min=0, max=100)],
         default=100,
     ),
     keyword("junit", Annotated[Path | None, option("FILE", "Also write JUnit XML here.")]),
@@ -84,7 +84,7 @@ def run(
     *,
     only: _Only = None,
     without: Annotated[
-        list[str] | None, option("HOOK", "The handler has no such hook: prepare, recover.")
+        list[str] | None, option("HOOK", "Skip checks that need this hook: prepare, recover.")
     ] = None,
     output: OutputOption = Output.TABLE,
     **flags: Any,
@@ -110,11 +110,17 @@ def run(
 
         situations = _choose(only or ["*"])
         rules = _make_rules(command, without or [], flags)
-        tell = _Narrator(len(situations)).tell
+        junit: Path | None = flags["junit"]
+        _check(rules, situations)
+        if junit is not None:
+            _check_writable(junit)
+        if rules.is_apart:
+            _leave_network()
+        tell = _Progress(len(situations)).tell
         report = run_battery(situations, rules, jobs=flags["jobs"], tell=tell)
-        if flags["junit"] is not None:
-            _write(flags["junit"], write_junit(report))
         print_answer(write_object(report), output, _print_report)
+        if junit is not None:
+            _write(junit, write_junit(report))
         if report.score < flags["minimum"]:
             raise typer.Exit(ExitCode.FAILED)
 
@@ -127,7 +133,11 @@ def list_all(*, only: _Only = None, output: OutputOption = Output.TABLE) -> None
     """
     with reported_errors("conformance list"):
         rows = [
-            {"situation": each.name, "what": each.what, "grades": list(map(str, each.grades))}
+            {
+                "situation": each.name,
+                "description": each.description,
+                "grades": list(map(str, each.grades)),
+            }
             for each in _choose(only or ["*"])
         ]
         print_answer({"situations": rows}, output, _print_situations)
@@ -148,20 +158,11 @@ def _choose(patterns: Sequence[str]) -> "list[Situation]":
 
 def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) -> "TrialRules":
     from forewarn.conformance.observations import HandlerHook  # noqa: PLC0415
-    from forewarn.conformance.trial import OWN, TrialRules  # noqa: PLC0415
-    from forewarn.emulator.netns import enter_network_namespace  # noqa: PLC0415
+    from forewarn.conformance.trial import TrialRules  # noqa: PLC0415
 
-    problem = ""
     if unknown := set(without) - set(HandlerHook):
         problem = f"--without: {min(unknown)!r} is not one of {', '.join(HandlerHook)}."
-    elif shutil.which(command[0]) is None:
-        problem = f"{command[0]} cannot be run: there is no such program."
-    elif sys.platform == "win32" or (flags["netns"] and sys.platform != "linux"):
-        problem = "--netns needs Linux." if flags["netns"] else "The hooks need a POSIX shell."
-    if problem:
         raise CommandError(problem, code=ExitCode.USAGE)
-    if flags["netns"]:  # before there are threads: none of them could have a user namespace
-        enter_network_namespace(OWN)
     return TrialRules(
         command=command,
         event_type=flags["event_type"],
@@ -171,8 +172,43 @@ def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) ->
     )
 
 
-class _Narrator:
-    """Says which situations are over, as they end, to whoever looks."""
+def _check(rules: "TrialRules", situations: "Sequence[Situation]") -> None:
+    problem = ""
+    if shutil.which(rules.command[0]) is None:
+        problem = f"{rules.command[0]} cannot be run: not found, or not executable."
+    elif sys.platform == "win32" or (rules.is_apart and sys.platform != "linux"):
+        problem = "--netns needs Linux." if rules.is_apart else "The hooks need a POSIX shell."
+    elif lacking := _lacking_everywhere(rules, situations):
+        problem = f"No check applies: all chosen situations need the {min(lacking)} hook."
+    if problem:
+        raise CommandError(problem, code=ExitCode.USAGE)
+
+
+def _lacking_everywhere(
+    rules: "TrialRules", situations: "Sequence[Situation]"
+) -> "frozenset[HandlerHook]":
+    """Return the hooks that every one of *situations* needs and the handler does not have."""
+    return frozenset.intersection(*(each.needs for each in situations)) - rules.hooks
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        problem = f"--junit: {path} cannot be written: {error.strerror}."
+        raise CommandError(problem, code=ExitCode.USAGE) from error
+
+
+def _leave_network() -> None:
+    """Move this process, before it has threads: none of them could have a user namespace."""
+    from forewarn.conformance.trial import OWN_VM  # noqa: PLC0415
+    from forewarn.emulator.netns import enter_network_namespace  # noqa: PLC0415 - Linux only
+
+    enter_network_namespace(OWN_VM)
+
+
+class _Progress:
+    """Prints a line to standard error for each situation that has ended."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -195,7 +231,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _print_situations(answer: Row) -> None:
-    print_table(answer["situations"], {"situation": "situation", "what happens": "what"})
+    print_table(answer["situations"], {"situation": "situation", "what happens": "description"})
 
 
 def _print_report(answer: Row) -> None:
@@ -222,7 +258,7 @@ def _print_failures(situation: Row) -> None:
     if not failed:
         return
     print_line()
-    print_line(f"{situation['situation']}: {situation['what']}")
+    print_line(f"{situation['situation']}: {situation['description']}")
     for each in failed:
         print_line(f"  {each['grade']}: it {each['reason']}.")
     for line in situation["last_lines"]:

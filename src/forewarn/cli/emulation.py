@@ -14,7 +14,7 @@ import typer
 
 from forewarn.cli.companion import ready_file, run_to_the_end, until_stopped
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.options import argument, keyword, option, switch
+from forewarn.cli.options import NETNS, argument, keyword, option
 from forewarn.cli.output import print_line
 from forewarn.cli.own_server import LOCALHOST, make_folder, own_command, own_settings
 from forewarn.cli.signals import StopSignals, held_back, stop_signals
@@ -50,13 +50,7 @@ OPTIONS: Final = (
         "ready_file",
         Annotated[Path | None, option("FILE", "Write the variables here when ready.")],
     ),
-    keyword(
-        "netns",
-        Annotated[
-            bool, switch(f"Serve at {METADATA_ADDRESS} in a network namespace (Linux).", "--netns")
-        ],
-        default=False,
-    ),
+    NETNS,
 )
 
 

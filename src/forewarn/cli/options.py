@@ -14,6 +14,7 @@ import typer
 
 from forewarn.cli.times import duration_option
 from forewarn.domain.limits import FASTEST
+from forewarn.emulator.variables import METADATA_ADDRESS
 from forewarn.protocol.vocabulary import EventType
 
 Given: TypeAlias = dict[str, Any]
@@ -69,6 +70,13 @@ WAIT: Final = keyword(
 )
 TIMEOUT: Final = keyword(
     "timeout", Annotated[str | None, duration_option("How long to wait; it keeps running.")]
+)
+NETNS: Final = keyword(
+    "netns",
+    Annotated[
+        bool, switch(f"Serve at {METADATA_ADDRESS} in a network namespace (Linux).", "--netns")
+    ],
+    default=False,
 )
 BEGINS: Final = (DRY_RUN, WAIT, TIMEOUT)
 """What commands take that begin something."""

@@ -13,17 +13,17 @@ from forewarn.conformance.trial import TrialOverError, TrialRules, begin_trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SituationReport:
-    """What came of one situation. *last_lines* is the end of what the handler printed."""
+    """The grades of one situation. *last_lines* is the end of what the handler printed."""
 
     name: str
-    what: str
+    description: str
     results: Mapping[Grade, GradeResult]
     seconds: float = 0.0
     last_lines: tuple[str, ...] = ()
 
     @property
     def failures(self) -> Mapping[Grade, str]:
-        """What went wrong."""
+        """Why, for each grade that failed."""
         return {
             grade: result.reason
             for grade, result in self.results.items()
@@ -33,7 +33,7 @@ class SituationReport:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """What came of all situations."""
+    """The grades of all situations."""
 
     situations: Sequence[SituationReport]
 
@@ -100,7 +100,7 @@ def _report(
 ) -> SituationReport:
     return SituationReport(
         name=situation.name,
-        what=situation.what,
+        description=situation.description,
         results=results,
         seconds=seconds,
         last_lines=tuple(last_lines),

@@ -4,14 +4,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import groupby
+from http import HTTPStatus
+from itertools import groupby, pairwise
+from statistics import median
 from typing import Final
 
 from forewarn.conformance.observations import HandlerHook, MarkKind, Observation, ObservedEvent
 from forewarn.ports.journal import JournalEntry
 
-POLLS_PER_SECOND: Final = 1.5
-"""Azure asks for one; clocks and scheduling are not exact."""
+SHORTEST_INTERVAL: Final = 0.7
+"""Seconds between two polls. Azure asks for one; clocks and scheduling are not exact."""
+_ENOUGH: Final = 5
+"""How many intervals it takes to know how often a handler polls."""
+_START: Final = timedelta(seconds=1)
+"""How long a handler is starting, once it has read its document."""
+_REQUESTS_PER_SECOND: Final = 1.5
 _BURST: Final = 5
 """How many requests more are no harm: a start, a change, an approval."""
 _FEW: Final = 3
@@ -27,7 +34,7 @@ class Grade(StrEnum):
     PREPARED = "prepared"
     DECLINED = "declined"
     OWN = "own"
-    PUT_BACK = "put back"
+    RECOVERED = "recovered"
     ONCE = "once"
     POLITE = "polite"
     RUNNING = "running"
@@ -38,7 +45,7 @@ MEANINGS: Final[Mapping[Grade, str]] = {
     Grade.PREPARED: "It approves an event after its preparation has ended, not before.",
     Grade.DECLINED: "It does not approve an event if its preparation has failed.",
     Grade.OWN: "It neither prepares for nor approves events of other virtual machines.",
-    Grade.PUT_BACK: "It recovers when the event is over or canceled, and not earlier.",
+    Grade.RECOVERED: "It recovers when the event is over or canceled, and not earlier.",
     Grade.ONCE: "It prepares and approves once for each event.",
     Grade.POLITE: "It polls about once a second, also after errors, with valid requests.",
     Grade.RUNNING: "It keeps running.",
@@ -46,7 +53,7 @@ MEANINGS: Final[Mapping[Grade, str]] = {
 
 
 class GradeOutcome(StrEnum):
-    """What came of a check."""
+    """Whether a check passed; it is skipped if nothing is known about it."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -55,7 +62,7 @@ class GradeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GradeResult:
-    """What came of a check, and why, unless it passed."""
+    """The outcome of a check, with the reason unless it passed."""
 
     outcome: GradeOutcome
     reason: str = ""
@@ -157,7 +164,7 @@ def _check_own(seen: Observation) -> GradeResult:
     return _first_failure(iter(reasons))
 
 
-def _check_put_back(seen: Observation) -> GradeResult:
+def _check_recovered(seen: Observation) -> GradeResult:
     for hook in HandlerHook:
         if hook not in seen.hooks:
             return without_hook(hook)
@@ -176,13 +183,13 @@ def _check_put_back(seen: Observation) -> GradeResult:
 
 
 def _check_once(seen: Observation) -> GradeResult:
-    most = sum(event.impacts for event in seen.events if event.is_own) + seen.interruptions
+    most = sum(event.times_scheduled for event in seen.events if event.is_own) + seen.interruptions
     begun = len(seen.marks_of(MarkKind.BEGUN))
     repeated = [f"prepared {begun} times instead of {most}"] if begun > most else []
     repeated += [
         f"approved the {event.title} {len(approvals)} times"
         for event in seen.events
-        if len(approvals := seen.approvals_of(event)) > event.impacts
+        if len(approvals := seen.approvals_of(event)) > event.times_scheduled
     ]
     return _first_failure(iter(repeated))
 
@@ -200,15 +207,35 @@ def _find_rudeness(seen: Observation) -> Iterator[str]:
         if has_failed and _is_too_much(polls, _FEW):
             seconds = _length_of(polls)
             yield f"sent {len(polls)} GETs in {seconds:.1f} s that all failed, without backing off"
-    # Who waits for changes asks again after each.
+    intervals = list(_idle_intervals(seen))
+    if len(intervals) >= _ENOUGH and median(intervals) < SHORTEST_INTERVAL:
+        yield f"polled every {median(intervals):.2f} s (median)"
     changes = len({poll.document_incarnation for poll in seen.polls})
     for name, requests in (("GETs", seen.polls), ("POSTs", posts)):
         if _is_too_much(requests, _BURST + changes):
             yield f"sent {len(requests)} {name} in {_length_of(requests):.1f} s"
 
 
+def _idle_intervals(seen: Observation) -> Iterator[float]:
+    """Give the seconds to the next poll after each that brought nothing new.
+
+    A handler that waits for changes asks again after each. One that starts may ask for several
+    reasons, and one in trouble may try again.
+    """
+    known = b""
+    for poll, following in pairwise(seen.polls):
+        if poll.status == HTTPStatus.OK and poll.answer != known:
+            known = poll.answer
+        elif poll.has_read and following.has_read and not _is_starting(seen, poll):
+            yield (following.at - poll.at).total_seconds()
+
+
+def _is_starting(seen: Observation, poll: JournalEntry) -> bool:
+    return any(abs(poll.at - started_at) < _START for started_at in seen.started_at)
+
+
 def _is_too_much(requests: Sequence[JournalEntry], burst: int) -> bool:
-    return len(requests) > burst + POLLS_PER_SECOND * _length_of(requests)
+    return len(requests) > burst + _REQUESTS_PER_SECOND * _length_of(requests)
 
 
 def _length_of(requests: Sequence[JournalEntry]) -> float:
@@ -227,7 +254,7 @@ _CHECKS: Final[Mapping[Grade, Callable[[Observation], GradeResult]]] = {
     Grade.PREPARED: _check_prepared,
     Grade.DECLINED: _check_declined,
     Grade.OWN: _check_own,
-    Grade.PUT_BACK: _check_put_back,
+    Grade.RECOVERED: _check_recovered,
     Grade.ONCE: _check_once,
     Grade.POLITE: _check_polite,
     Grade.RUNNING: _check_running,

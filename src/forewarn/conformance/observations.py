@@ -41,7 +41,7 @@ class HookMark:
 class ObservedEvent:
     """One event, in real time. One that a fault may hide need not be seen.
 
-    *impacts* is how often it is shown as Scheduled, as if it were new.
+    *times_scheduled* is how often it becomes Scheduled: twice if a fault shows it so again.
     """
 
     event_id: EventId
@@ -51,7 +51,7 @@ class ObservedEvent:
     over_at: datetime | None = None
     is_to_be_seen: bool = True
     is_to_be_prepared: bool = True
-    impacts: int = 1
+    times_scheduled: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,8 @@ class Observation:
     """Everything that the checks know. *requests* are those of the handler's machine.
 
     *end* says how the handler ended by itself, and is empty if it ran until it was stopped.
-    *interruptions* is how often it was killed while it prepared.
+    *interruptions* is how often it was killed while it prepared. *started_at* is when it first
+    read its document, once for each of its processes.
     """
 
     requests: Sequence[JournalEntry]
@@ -67,6 +68,7 @@ class Observation:
     events: Sequence[ObservedEvent]
     end: str = ""
     interruptions: int = 0
+    started_at: Sequence[datetime] = ()
     has_faults: bool = False
     hooks: frozenset[HandlerHook] = frozenset(HandlerHook)
 

@@ -44,7 +44,7 @@ def write_junit(report: ConformanceReport) -> bytes:
 def _write_situation(situation: SituationReport) -> dict[str, Any]:
     return {
         "situation": situation.name,
-        "what": situation.what,
+        "description": situation.description,
         "seconds": round(situation.seconds, 3),
         "results": [
             {"grade": str(grade), "outcome": str(result.outcome), "reason": result.reason}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from forewarn.conformance.grades import Grade
 from forewarn.conformance.observations import HandlerHook
-from forewarn.conformance.trial import NEIGHBOUR, OWN, Trial
-from forewarn.domain.fault import FAULTS, FaultKind, FaultPart
+from forewarn.conformance.trial import NEIGHBOUR_VM, OWN_VM, Trial
+from forewarn.domain.fault import FAULTS, FaultKind, FaultPart, FaultTraits
 from forewarn.testing import EmulatedEvent
 
 Play = Callable[[Trial], None]
@@ -19,30 +19,30 @@ class Situation:
     """One situation. *play* makes it happen, if the handler has what it *needs*."""
 
     name: str
-    what: str
+    description: str
     grades: tuple[Grade, ...]
     play: Play
     needs: frozenset[HandlerHook] = frozenset()
 
 
 _ALWAYS: Final = (Grade.SAW, Grade.ONCE, Grade.POLITE, Grade.RUNNING)
-_FULL: Final = (*_ALWAYS, Grade.PREPARED, Grade.PUT_BACK)
-_PREPARE: Final = frozenset({HandlerHook.PREPARE})
+_FULL: Final = (*_ALWAYS, Grade.PREPARED, Grade.RECOVERED)
+_NEEDS_PREPARE: Final = frozenset({HandlerHook.PREPARE})
 
 
 def _own_event(trial: Trial) -> None:
-    trial.start()
+    trial.start_handler()
     _live_through(trial, trial.announce())
 
 
 def _neighbour_event(trial: Trial) -> None:
-    trial.start()
-    event = trial.announce(NEIGHBOUR)
+    trial.start_handler()
+    event = trial.announce(NEIGHBOUR_VM)
     trial.await_seen(event)
     trial.watch()
-    trial.begin(event)
+    trial.start_event(event)
     trial.watch(polls=1)
-    trial.finish(event)
+    trial.end_event(event)
     trial.watch(polls=1)
 
 
@@ -61,11 +61,11 @@ def _replaced(trial: Trial) -> None:
 
 def _finish_in_preparation(trial: Trial) -> None:
     trial.hold_preparation()
-    trial.finish(_begin_to_prepare(trial))
+    trial.end_event(_begin_to_prepare(trial))
 
 
 def _begin_to_prepare(trial: Trial) -> EmulatedEvent:
-    trial.start()
+    trial.start_handler()
     event = trial.announce()
     trial.await_seen(event)
     trial.await_preparation(event)
@@ -73,38 +73,38 @@ def _begin_to_prepare(trial: Trial) -> EmulatedEvent:
 
 
 def _straight_to_started(trial: Trial) -> None:
-    trial.start()
+    trial.start_handler()
     event = trial.announce(started=True)
     trial.await_seen(event)
     trial.watch()
-    trial.finish(event)
+    trial.end_event(event)
     trial.await_recovery()
 
 
 def _restart(trial: Trial) -> None:
-    trial.start()
+    trial.start_handler()
     event = trial.announce()
     trial.await_seen(event)
     trial.await_answer(event)
-    trial.begin(event)
+    trial.start_event(event)
     trial.watch(polls=1)
-    trial.kill()
-    trial.start()
+    trial.kill_handler()
+    trial.start_handler()
     trial.watch()
-    trial.finish(event)
+    trial.end_event(event)
     trial.await_recovery()
 
 
 def _restart_in_preparation(trial: Trial) -> None:
     trial.hold_preparation()
     event = _begin_to_prepare(trial)
-    trial.kill()
+    trial.kill_handler()
     trial.release_preparation()
-    trial.start()
+    trial.start_handler()
     trial.watch(polls=3, until=lambda: bool(event.approvals))
-    trial.begin(event)
+    trial.start_event(event)
     trial.watch(polls=1)
-    trial.finish(event)
+    trial.end_event(event)
     trial.await_recovery()
 
 
@@ -112,18 +112,18 @@ def _failed_preparation(trial: Trial) -> None:
     trial.fail_preparation()
     event = _begin_to_prepare(trial)
     trial.watch()
-    trial.begin(event)
+    trial.start_event(event)
     trial.watch(polls=1)
-    trial.finish(event)
+    trial.end_event(event)
     trial.watch(polls=1)
 
 
 def _live_through(trial: Trial, event: EmulatedEvent) -> None:
     trial.await_seen(event)
     trial.await_answer(event)
-    trial.begin(event)
+    trial.start_event(event)
     trial.watch()
-    trial.finish(event)
+    trial.end_event(event)
     trial.await_recovery()
 
 
@@ -133,7 +133,7 @@ def _suffer(trial: Trial) -> None:
 
 
 def _event_behind_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
-    trial.start()
+    trial.start_handler()
     trial.set_fault(kind, parameters)
     event = trial.announce()
     _suffer(trial)
@@ -142,11 +142,30 @@ def _event_behind_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: T
 
 
 def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
-    trial.start()
+    trial.start_handler()
     trial.set_fault(kind, parameters)
-    misshown = trial.announce_oddly(impacts=2 if kind is FaultKind.SECOND_IMPACT else 1)
+    misshown = trial.announce_oddly()
     _suffer(trial)
-    trial.finish(misshown)
+    _end_fault(trial, misshown)
+
+
+def _second_impact(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
+    trial.start_handler()
+    misshown = trial.announce_oddly(times_scheduled=2)
+    trial.await_seen(misshown)
+    trial.await_answer(misshown)
+    trial.start_event(misshown)
+    trial.watch(polls=1)
+    trial.set_fault(kind, parameters)
+    # A fault leaves DocumentIncarnation as it is, and many handlers look only at what is new.
+    other = trial.announce(NEIGHBOUR_VM)
+    _suffer(trial)
+    _end_fault(trial, misshown, other)
+
+
+def _end_fault(trial: Trial, *events: EmulatedEvent) -> None:
+    for event in events:
+        trial.end_event(event)
     trial.clear_faults()
     trial.watch(polls=1)
     _live_through(trial, trial.announce())
@@ -155,55 +174,57 @@ def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Tr
 _LIFE: Final = (
     Situation(
         name="own-event",
-        what=f"An event of {OWN} is announced, approved, started and completed.",
+        description=f"An event of {OWN_VM} is announced, approved, started and completed.",
         grades=_FULL,
         play=_own_event,
     ),
     Situation(
         name="neighbour-event",
-        what=f"An event of {NEIGHBOUR}, in the same availability set, comes and goes.",
+        description=f"An event of {NEIGHBOUR_VM}, in the same availability set, comes and goes.",
         grades=(Grade.SAW, Grade.OWN, Grade.POLITE, Grade.RUNNING),
         play=_neighbour_event,
     ),
     Situation(
         name="canceled",
-        what=f"An event of {OWN} is canceled during the preparation.",
-        grades=(*_ALWAYS, Grade.PUT_BACK),
+        description=f"An event of {OWN_VM} is canceled during the preparation.",
+        grades=(*_ALWAYS, Grade.RECOVERED),
         play=_canceled,
-        needs=_PREPARE,
+        needs=_NEEDS_PREPARE,
     ),
     Situation(
         name="replaced",
-        what=f"An event of {OWN} is canceled during the preparation, and another one announced.",
+        description=(
+            f"An event of {OWN_VM} is canceled during the preparation, and another one announced."
+        ),
         grades=_FULL,
         play=_replaced,
-        needs=_PREPARE,
+        needs=_NEEDS_PREPARE,
     ),
     Situation(
         name="straight-to-started",
-        what=f"An event of {OWN} is Started when it is first shown.",
-        grades=(*_ALWAYS, Grade.PUT_BACK),
+        description=f"An event of {OWN_VM} is Started when it is first shown.",
+        grades=(*_ALWAYS, Grade.RECOVERED),
         play=_straight_to_started,
     ),
     Situation(
         name="restart",
-        what="The handler is killed while the event is Started, and started again.",
+        description="The handler is killed while the event is Started, and started again.",
         grades=_FULL,
         play=_restart,
     ),
     Situation(
         name="restart-in-preparation",
-        what="The handler is killed during the preparation, and started again.",
+        description="The handler is killed during the preparation, and started again.",
         grades=_FULL,
         play=_restart_in_preparation,
-        needs=_PREPARE,
+        needs=_NEEDS_PREPARE,
     ),
     Situation(
         name="failed-preparation",
-        what="The preparation fails, and the event starts at NotBefore.",
+        description="The preparation fails, and the event starts at NotBefore.",
         grades=(Grade.SAW, Grade.DECLINED, Grade.POLITE, Grade.RUNNING),
         play=_failed_preparation,
-        needs=_PREPARE,
+        needs=_NEEDS_PREPARE,
     ),
 )
 
@@ -228,14 +249,25 @@ def _of_faults() -> Iterator[Situation]:
         # on the event after that.
         is_odd = traits.part is FaultPart.DOCUMENT
         play = _event_after_fault if is_odd else _event_behind_fault
+        if kind is FaultKind.SECOND_IMPACT:
+            play = _second_impact
         for suffix, parameters in _VARIANTS.get(kind, {"": {}}).items():
             yield Situation(
                 name=f"fault-{kind}{suffix}",
-                what=f"{traits.effect} An event of {OWN} {'follows' if is_odd else 'waits'}.",
+                description=(
+                    f"{_describe(traits, parameters)} An event of {OWN_VM} is announced "
+                    f"{'after' if is_odd else 'during'} the fault."
+                ),
                 grades=_FULL,
                 play=partial(play, kind, parameters),
             )
 
 
+def _describe(traits: FaultTraits, parameters: Mapping[str, Any]) -> str:
+    if "status" not in parameters:
+        return traits.effect
+    more = " with Retry-After" if "retry_after" in parameters else ""
+    return f"Requests get {parameters['status']}{more}."
+
+
 SITUATIONS: Final[Sequence[Situation]] = (*_LIFE, *_of_faults())
-"""All there are, in the order of the report."""

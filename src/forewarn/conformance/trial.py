@@ -1,17 +1,18 @@
 """One handler in one situation: its server, its process, and the hooks that it is given."""
 
+import errno
+import os
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from os import killpg
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event as Flag
 from typing import Any, Final
 
 from forewarn.clocks import SystemClock
@@ -24,22 +25,24 @@ from forewarn.conformance.observations import (
 )
 from forewarn.domain.errors import IllegalTransitionError
 from forewarn.domain.fault import FaultKind
-from forewarn.emulator.netns import enter_network_namespace
 from forewarn.emulator.variables import METADATA_ADDRESS, endpoint_variables
 from forewarn.environment import environment_with
+from forewarn.protocol.errors import ForewarnError
 from forewarn.testing import EmulatedEvent, Emulator, EventStatus, EventType
 
-OWN: Final = "web-0"
+OWN_VM: Final = "web-0"
 """The virtual machine of the handler."""
-NEIGHBOUR: Final = "web-1"
+NEIGHBOUR_VM: Final = "web-1"
 FOLDER_VARIABLE: Final = "FOREWARN_CONFORMANCE_FOLDER"
 _FLEET: Final = {
     "availability_set": [{"name": "web"}],
-    "virtual_machine": [{"name": name, "availability_set": "web"} for name in (OWN, NEIGHBOUR)],
+    "virtual_machine": [
+        {"name": name, "availability_set": "web"} for name in (OWN_VM, NEIGHBOUR_VM)
+    ],
 }
 _HOLD: Final = "hold"
 _FAIL: Final = "fail"
-_PREPARE: Final = f"""\
+_PREPARE_SCRIPT: Final = f"""\
 mktemp {MarkKind.BEGUN}.XXXXXX > /dev/null
 sleep 0.2
 while [ -e {_HOLD} ]; do sleep 0.1; done
@@ -47,7 +50,7 @@ while [ -e {_HOLD} ]; do sleep 0.1; done
 mktemp {MarkKind.PREPARED}.XXXXXX > /dev/null
 """
 _SCRIPTS: Final[Mapping[HandlerHook, str]] = {
-    HandlerHook.PREPARE: _PREPARE,
+    HandlerHook.PREPARE: _PREPARE_SCRIPT,
     HandlerHook.RECOVER: f"mktemp {MarkKind.RECOVERED}.XXXXXX > /dev/null\n",
 }
 """What the hooks do. A file is a mark, and the time it was made at is the time of the mark."""
@@ -66,8 +69,17 @@ class TrialOverError(Exception):
     """Nothing more can be learned: the handler does not do what it was waited for, or has ended."""
 
 
+class HandlerStartError(ForewarnError):
+    """A program that the operating system does not start."""
+
+    def __init__(self, program: str, error: OSError) -> None:
+        is_unreadable = error.errno == errno.ENOEXEC
+        remedy = " A script needs a first line such as #!/bin/sh." if is_unreadable else ""
+        super().__init__(f"{program} cannot be started: {error.strerror}.{remedy}")
+
+
 class BatteryStoppedError(Exception):
-    """Somebody has stopped the whole run."""
+    """The run is stopped: by a signal, or by an error in another situation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +94,7 @@ class TrialRules:
     timeout: float = 15.0
     is_apart: bool = False
     hooks: frozenset[HandlerHook] = frozenset(HandlerHook)
-    stopping: Flag = field(default_factory=Flag)
+    stopping: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
@@ -90,10 +102,14 @@ def begin_trial(rules: TrialRules) -> Iterator["Trial"]:
     """Give a trial with a server and a folder of its own, until the end of the block."""
     with ExitStack() as closing:
         folder = Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-conformance-")))
-        emulator = Emulator(_FLEET, default_vm=OWN)
+        emulator = Emulator(_FLEET, default_vm=OWN_VM)
         closing.callback(emulator.close)
         if rules.is_apart:
-            enter_network_namespace(OWN)
+            from forewarn.emulator.netns import (  # noqa: PLC0415 - Linux only
+                enter_network_namespace,
+            )
+
+            enter_network_namespace(OWN_VM)
             emulator.start((METADATA_ADDRESS, 80))
             variables = endpoint_variables(f"http://{METADATA_ADDRESS}")
         else:
@@ -101,7 +117,7 @@ def begin_trial(rules: TrialRules) -> Iterator["Trial"]:
             variables = endpoint_variables(f"http://{emulator.address}")
         variables |= {FOLDER_VARIABLE: str(folder / "own"), **_write_hooks(folder)}
         trial = Trial(rules, emulator, folder, variables)
-        closing.callback(trial.stop)
+        closing.callback(trial.stop_handler)
         yield trial
 
 
@@ -126,30 +142,39 @@ class Trial:
         self._emulator = emulator
         self._folder = folder
         self._variables = variables
-        self._web = emulator.vm(OWN)
+        self._web = emulator.vm(OWN_VM)
         self._process: subprocess.Popen[bytes] | None = None
         self._events: dict[EmulatedEvent, ObservedEvent] = {}
         self._end = ""
         self._interruptions = 0
+        self._started_at: list[datetime] = []
         self._has_faults = False
 
-    def start(self) -> None:
+    def start_handler(self) -> None:
         """Start the handler, and wait until it has read its document."""
         before = self._count_polls()
-        with (self._folder / "output").open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - the command is the user's own
-                self._rules.command,
-                env=environment_with(self._variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = self._launch()
         self._require(
             lambda: self._count_polls() > before, max(_START_SECONDS, self._rules.timeout)
         )
+        self._started_at.append(_now())
 
-    def kill(self) -> None:
+    def _launch(self) -> "subprocess.Popen[bytes]":
+        command = self._rules.command
+        with (self._folder / "output").open("ab") as output:
+            try:
+                return subprocess.Popen(  # noqa: S603 - the command is the user's own
+                    command,
+                    env=environment_with(self._variables),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise HandlerStartError(command[0], error) from error
+
+    def kill_handler(self) -> None:
         """End the handler as a crash would, with everything it has begun."""
         if self._is_preparing():
             self._interruptions += 1
@@ -158,7 +183,7 @@ class Trial:
             self._process.wait()
             self._process = None
 
-    def stop(self) -> None:
+    def stop_handler(self) -> None:
         """End the handler in order, and whatever is left of it then."""
         process, self._process = self._process, None
         if process is None:
@@ -170,13 +195,15 @@ class Trial:
         _signal(process, signal.SIGKILL)
         process.wait()
 
-    def announce(self, vm: str = OWN, *, started: bool = False) -> EmulatedEvent:
-        """Announce an event of *vm*."""
-        return self._announce(vm, started=started, is_to_be_prepared=vm == OWN and not started)
+    def announce(self, vm: str = OWN_VM, *, started: bool = False) -> EmulatedEvent:
+        """Announce an event of *vm* that is Scheduled, or *started* from the beginning."""
+        return self._announce(vm, started=started, is_to_be_prepared=vm == OWN_VM and not started)
 
-    def announce_oddly(self, impacts: int) -> EmulatedEvent:
-        """Announce an event that a fault changes or hides, and may repeat: *impacts* in all."""
-        return self._announce(OWN, is_to_be_seen=False, is_to_be_prepared=False, impacts=impacts)
+    def announce_oddly(self, times_scheduled: int = 1) -> EmulatedEvent:
+        """Announce an event that a fault changes, hides or shows as Scheduled several times."""
+        return self._announce(
+            OWN_VM, is_to_be_seen=False, is_to_be_prepared=False, times_scheduled=times_scheduled
+        )
 
     def _announce(self, vm: str, *, started: bool = False, **expected: Any) -> EmulatedEvent:
         announced_at = _now()
@@ -184,13 +211,13 @@ class Trial:
         self._events[event] = ObservedEvent(
             event_id=event.event_id,
             title=f"{self._rules.event_type} of {vm}",
-            is_own=vm == OWN,
+            is_own=vm == OWN_VM,
             announced_at=announced_at,
             **expected,
         )
         return event
 
-    def begin(self, event: EmulatedEvent) -> None:
+    def start_event(self, event: EmulatedEvent) -> None:
         """Have *event* start, unless it was approved and starts by itself.
 
         Time stands still meanwhile: if it passed, the impact could be over before anybody saw it.
@@ -200,12 +227,12 @@ class Trial:
                 event.start()
         self._until(lambda: event.event_status is not EventStatus.SCHEDULED)
 
-    def finish(self, event: EmulatedEvent) -> None:
+    def end_event(self, event: EmulatedEvent) -> None:
         """Complete *event*, or cancel it if it has not started."""
         self._events[event] = replace(self._events[event], over_at=_now())
-        if event.event_status is EventStatus.SCHEDULED:
+        with suppress(IllegalTransitionError):  # it was approved just now, and has started
             event.cancel()
-        elif event.event_status is EventStatus.STARTED:
+        with suppress(IllegalTransitionError):  # it was canceled, or has completed
             event.complete()
 
     def hold_preparation(self) -> None:
@@ -221,17 +248,17 @@ class Trial:
         self._marks_folder.joinpath(_FAIL).touch()
 
     def set_fault(self, kind: FaultKind, parameters: Mapping[str, Any]) -> None:
-        """Misbehave towards the handler."""
+        """Have the server misbehave towards the handler."""
         self._has_faults = True
         self._web.fault(kind, **parameters)
 
     def clear_faults(self) -> None:
-        """Behave again."""
+        """Have the server behave well again."""
         self._web.clear_faults()
 
     def await_seen(self, event: EmulatedEvent) -> None:
         """Wait until the handler has read of *event*."""
-        self._require(lambda: OWN in event.seen_by)
+        self._require(lambda: OWN_VM in event.seen_by)
 
     def await_preparation(self, event: EmulatedEvent) -> None:
         """Wait until the handler prepares for *event*, or approves it unprepared."""
@@ -247,7 +274,7 @@ class Trial:
         self.watch(until=lambda: bool(event.approvals))
 
     def await_recovery(self) -> None:
-        """Wait until the handler has put back what it has prepared."""
+        """Wait until the handler has recovered, if it has prepared for anything."""
         begun = [mark.at for mark in self._marks() if mark.kind is MarkKind.BEGUN]
         if begun and HandlerHook.RECOVER in self._rules.hooks:
             self._until(lambda: self._has_mark(MarkKind.RECOVERED, max(begun)))
@@ -274,6 +301,7 @@ class Trial:
             events=tuple(self._events.values()),
             end=self._end,
             interruptions=self._interruptions,
+            started_at=tuple(self._started_at),
             has_faults=self._has_faults,
             hooks=self._rules.hooks,
         )
@@ -339,4 +367,4 @@ def _now() -> datetime:
 
 def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # nobody of its session is left
-        killpg(process.pid, number)
+        os.killpg(process.pid, number)

@@ -91,6 +91,8 @@ def keep(done: dict[str, str]) -> None:
 
 
 def approve(event_id: str) -> bool:
+    if MISTAKE == "never-approves":  # which is none: the event starts at its time
+        return True
     body = json.dumps({"StartRequests": [{"EventId": event_id}]})
     for _ in range(40 if MISTAKE == "storms" else 0):
         call(body.encode("ascii"))

@@ -131,12 +131,12 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
         "prepared for the event of another machine",
     ),
     (
-        Grade.PUT_BACK,
+        Grade.RECOVERED,
         replace(GOOD, marks=marks(BEGUN=2, PREPARED=3)),
         "did not recover after the event was over",
     ),
     (
-        Grade.PUT_BACK,
+        Grade.RECOVERED,
         replace(GOOD, marks=marks(BEGUN=2, PREPARED=3, RECOVERED=5)),
         "recovered before the event was over",
     ),
@@ -158,6 +158,21 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
     (
         Grade.POLITE,
         with_requests(*(poll(each / 10) for each in range(30))),
+        "polled every 0.10 s (median)",
+    ),
+    (
+        Grade.POLITE,
+        with_requests(*(poll(each * 0.65) for each in range(8))),
+        "polled every 0.65 s (median)",
+    ),
+    (
+        Grade.POLITE,
+        with_requests(*(poll(each / 4, status=304) for each in range(12))),
+        "polled every 0.25 s (median)",
+    ),
+    (
+        Grade.POLITE,
+        with_requests(*(poll(each / 10, status=(200, 500)[each % 2]) for each in range(30))),
         "sent 30 GETs in 2.9 s",
     ),
     (
@@ -187,12 +202,12 @@ SKIPS: Sequence[tuple[Grade, Observation, str]] = [
     (Grade.PREPARED, replace(GOOD, hooks=frozenset()), "the handler has no prepare hook"),
     (Grade.DECLINED, replace(GOOD, hooks=frozenset()), "the handler has no prepare hook"),
     (
-        Grade.PUT_BACK,
+        Grade.RECOVERED,
         replace(GOOD, hooks=frozenset({HandlerHook.PREPARE})),
         "the handler has no recover hook",
     ),
-    (Grade.PUT_BACK, replace(GOOD, marks=()), "nothing was prepared"),
-    (Grade.PUT_BACK, replace(GOOD, events=()), "the event was not over"),
+    (Grade.RECOVERED, replace(GOOD, marks=()), "nothing was prepared"),
+    (Grade.RECOVERED, replace(GOOD, events=()), "the event was not over"),
     (Grade.POLITE, with_requests(), "never polled"),
     (Grade.ONCE, with_requests(), "never read its document"),
     (Grade.PREPARED, with_requests(poll(0, status=500)), "never read its document"),
@@ -204,9 +219,38 @@ def test_unknown_is_skipped_and_not_passed(grade: Grade, seen: Observation, reas
     assert check(seen, grade) == GradeResult(GradeOutcome.SKIPPED, reason)
 
 
+def test_polls_may_be_a_little_more_often_than_once_a_second() -> None:
+    requests = [poll(each * 0.75) for each in range(20)]
+
+    assert check(with_requests(*requests), Grade.POLITE) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_poll_right_after_news_is_polite() -> None:
+    """A handler that waits for a change asks again after each."""
+    shown = [None, ID, None, EventId(ID.replace("5", "6")), None]
+    requests = [poll(each / 5, shows=event_id) for each, event_id in enumerate(shown)]
+
+    assert check(with_requests(*requests), Grade.POLITE) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_handler_may_poll_several_times_when_it_starts() -> None:
+    times = (0, 0.01, 0.02, 1, 2, 2.01, 2.02, 3)
+    seen = with_requests(*(poll(each) for each in times))
+
+    assert check(seen, Grade.POLITE).outcome is GradeOutcome.FAILED
+    assert check(replace(seen, started_at=(at(0), at(2))), Grade.POLITE).reason == ""
+
+
+def test_retry_right_after_an_error_is_polite() -> None:
+    times = (0, 0.1, 1, 1.1, 2, 2.1, 3, 3.1)
+    requests = [poll(at, status=500 if at == int(at) else 200) for at in times]
+
+    assert check(with_requests(*requests), Grade.POLITE) == GradeResult(GradeOutcome.PASSED)
+
+
 def test_what_may_happen_again_is_not_repeated() -> None:
     marked = (*GOOD.marks, *marks(BEGUN=4))
-    twice = replace(EVENT, impacts=2)
+    twice = replace(EVENT, times_scheduled=2)
 
     assert check(replace(GOOD, marks=marked, interruptions=1), Grade.ONCE).reason == ""
     assert check(replace(GOOD, marks=marked, events=(twice,)), Grade.ONCE).reason == ""
@@ -215,7 +259,7 @@ def test_what_may_happen_again_is_not_repeated() -> None:
 def test_recovery_behind_a_fault_may_come_early() -> None:
     seen = replace(GOOD, marks=marks(BEGUN=2, PREPARED=3, RECOVERED=5), has_faults=True)
 
-    assert check(seen, Grade.PUT_BACK) == GradeResult(GradeOutcome.PASSED)
+    assert check(seen, Grade.RECOVERED) == GradeResult(GradeOutcome.PASSED)
 
 
 def test_refused_approval_does_not_count() -> None:

@@ -1,0 +1,45 @@
+"""What a trial does with its events, whatever the handler does at the same moment."""
+
+import json
+import sys
+import time
+from itertools import groupby
+from pathlib import Path
+from threading import Thread
+
+from forewarn.conformance.situations import SITUATIONS
+from forewarn.conformance.trial import TrialRules, begin_trial
+from forewarn.testing import EventStatus
+
+HANDLER = (sys.executable, str(Path(__file__).with_name("handler.py")))
+ROUNDS = 200
+
+
+def test_event_that_is_approved_while_it_ends_is_ended() -> None:
+    with begin_trial(TrialRules(command=("false",))) as trial:
+        for number in range(ROUNDS):
+            event = trial.announce()
+            approving = Thread(target=event.approve)
+            approving.start()
+            time.sleep(number % 50 * 0.00002)  # from before the approval to after it
+            trial.end_event(event)
+            approving.join()
+
+            assert event.event_status in {EventStatus.CANCELED, EventStatus.COMPLETED}
+
+
+def test_event_is_shown_as_started_before_its_second_impact_without_an_approval() -> None:
+    (situation,) = (each for each in SITUATIONS if each.name == "fault-second-impact")
+    with begin_trial(TrialRules(command=(*HANDLER, "never-approves"))) as trial:
+        situation.play(trial)
+        seen = trial.observe()
+
+    first = seen.events[0].event_id
+    shown = [
+        event["EventStatus"]
+        for poll in seen.polls
+        for event in json.loads(poll.answer)["Events"]
+        if event["EventId"] == first
+    ]
+    assert [status for status, _ in groupby(shown)] == ["Scheduled", "Started", "Scheduled"]
+    assert not any(seen.approvals_of(event) for event in seen.events)
