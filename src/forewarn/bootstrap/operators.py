@@ -15,6 +15,7 @@ from forewarn.bootstrap.replica import Replica
 from forewarn.bootstrap.start import AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
+from forewarn.connections.listeners import stop_listening
 from forewarn.console.app import create_console
 from forewarn.console.pulse import Pulse
 from forewarn.control.app import create_app
@@ -73,6 +74,8 @@ class ControlServer(uvicorn.Server):
         """Let everything finish, and end what would not by itself."""
         for stream in self._streams:
             stream.stop()
+        # uvicorn waits for whom it does not know yet, and leaves the connection open.
+        await stop_listening((*self.servers, *(sockets or ())))
         await super().shutdown(sockets)
 
 

@@ -14,6 +14,7 @@ import uvicorn
 from forewarn.connections.crowd import Crowd, Origin
 from forewarn.connections.guarded import FAREWELL_SECONDS, GuardedProtocol, shared_lines
 from forewarn.connections.limits import Limits
+from forewarn.connections.listeners import stop_listening
 from forewarn.connections.uvicorn_parts import STATUS_LINE, RequestResponseCycle, cycle_of
 from forewarn.metadata.asgi import CLOSE, HttpScope, Receive, Send, SentMessage
 from forewarn.metadata.identity import Peer, find_peer
@@ -79,8 +80,7 @@ class MetadataServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close what asks for nothing, answer the rest for a while, and then close that, too."""
         # uvicorn's own way waits for every connection, and a poller never closes its own.
-        for listener in (*self.servers, *(sockets or ())):
-            listener.close()
+        await stop_listening((*self.servers, *(sockets or ())))
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
         await self._finish(self._limits.grace_seconds)
