@@ -31,7 +31,7 @@ while :; do
       [ "$current" = none ] || "$hooks/restore" "${current#* }"
       current=$found drained=none
       if [ "$found" != none ] && "$hooks/drain" "${found#* }"; then drained=$found; fi
-      echo "$drained" > "$hooks/current"
+      if [ "$drained" = none ]; then rm -f "$hooks/current"; else echo "$drained" > "$hooks/current"; fi
     elif [ "$status" = Scheduled ] && [ "$drained" = "$found" ] && [ "$approved" != "$found" ]; then
       approve "$found" && approved=$found
     fi

@@ -117,6 +117,26 @@ def test_fleet_says_which_machines_there_are(emulate: Run, tmp_path: Path) -> No
     assert done.returncode == 1
 
 
+def test_program_has_no_files_but_its_own(emulate: Run) -> None:
+    listing = "import os; print(*sorted(os.listdir('/proc/self/fd'), key=int))"
+
+    done = emulate("--", "python3", "-c", listing)
+    closed = emulate("--", "sh", "-c", f'test ! -S /dev/stdin && python3 -c "{listing}" <&-')
+
+    assert done.stdout.split() == ["0", "1", "2", "3"]  # the last is what is listed itself
+    assert closed.returncode == 0
+
+
+def test_ready_file_of_before_is_replaced_only_by_a_server(emulate: Run, folder: Path) -> None:
+    ready = folder / "ready"
+    ready.write_text("kept")
+
+    done = emulate("--ready-file", "ready", "--fleet", "nowhere.toml", "--", "true")
+
+    assert done.returncode == 1
+    assert ready.read_text() == "kept"
+
+
 def test_it_serves_until_it_is_stopped(start: Spawn, folder: Path, tmp_path: Path) -> None:
     metadata, control = free_port(), free_port()
     process = start(

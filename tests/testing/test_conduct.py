@@ -149,6 +149,10 @@ def approval(*event_ids: EventId) -> JournalEntry:
         ),
         ([SHOWN, approval()], "web-0 sent 1 POST, 200, for no event; last GET 0.2 s ago"),
         (
+            [GET, approval()],
+            "web-0 sent 1 POST, 200, for no event, and was not shown the event; last GET 0.2 s ago",
+        ),
+        (
             [SHOWN, replace(approval(MINE), body=b"[")],
             "web-0 sent 1 POST, 200, for no event; last GET 0.2 s ago",
         ),

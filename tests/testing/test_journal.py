@@ -200,7 +200,9 @@ def test_neighbour_who_reads_could_have_approved() -> None:
 def test_poll_is_waited_for(emulator: Emulator) -> None:
     web = emulator.vm("web-0")
 
-    with pytest.raises(AssertionError, match=r"^web-0 did not poll within 0.01 s; web-0 sent no"):
+    with pytest.raises(
+        AssertionError, match=r"^web-0 got no document within 0.01 s; web-0 sent no"
+    ):
         emulator.await_polled(web, timeout=0.01)
     ask(web, metadata="no")
     with pytest.raises(AssertionError, match=r"web-0 sent 1 GET, 400 .* and no POST; last GET"):

@@ -24,7 +24,7 @@ MISTAKES = {
     'emulator.vm("web-0").reboot().assert_approved()': "was not approved; web-0 sent no",
     'emulator.vm("web-0").reboot().assert_status("Started")': "is Scheduled, not Started",
     'emulator.vm("web-0").reboot().assert_not_approved()': "but no virtual machine polled",
-    'emulator.await_polled(emulator.vm("web-0"), timeout=0)': "web-0 did not poll within 0 s",
+    'emulator.await_polled(emulator.vm("web-0"), timeout=0)': "web-0 got no document within 0 s",
     'emulator.await_seen(emulator.vm("web-0").reboot(), timeout=0)': "was not shown to web-0",
     'Emulator({"cattle": []})': "cattle",
     'Emulator(notice="never").start()': "The setting notice is wrong",

@@ -4,19 +4,17 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import print_line
 from forewarn.cli.signals import KILLED, StopSignals
 from forewarn.environment import environment_with
 from forewarn.private_files import create_private, draft_of
-
-if TYPE_CHECKING:
-    import asyncio
 
 _CANNOT_RUN: Final = 127
 _PLAIN: Final = re.compile(r"[\w@%+=:,./?-]*", re.ASCII)
@@ -80,7 +78,8 @@ async def run_to_the_end(
     early: list[int] = []
     signals.hand_to(early.append)
     try:
-        process = await asyncio.create_subprocess_exec(*command, env=environment_with(variables))
+        # Not asyncio's: with uvloop, the program would get copies of our input and output as well.
+        process = subprocess.Popen(command, env=environment_with(variables))  # noqa: S603, ASYNC220
     except OSError as error:
         print_line(f"forewarn: {command[0]} cannot be run: {error.strerror}.", err=True)
         return _CANNOT_RUN
@@ -88,9 +87,9 @@ async def run_to_the_end(
     for number in early:
         _send(process, number)
     try:
-        code = await process.wait()
+        code = await asyncio.to_thread(process.wait)
     finally:
-        if process.returncode is None:  # the server has failed
+        if process.poll() is None:  # the server has failed
             _send(process, signal.SIGTERM)
     return code if code >= 0 else KILLED - code
 
@@ -104,7 +103,7 @@ async def until_stopped(signals: StopSignals) -> None:
     await stopping.wait()
 
 
-def _send(process: "asyncio.subprocess.Process", number: int) -> None:
+def _send(process: "subprocess.Popen[bytes]", number: int) -> None:
     # A terminal sends Ctrl-C to all that run in it, and whoever gets it twice may give up.
     if number == signal.SIGINT and _has_terminal():
         return

@@ -82,8 +82,6 @@ def emulate(verb: str, make: Callable[[], Emulation]) -> NoReturn:
 def _emulate(wanted: Emulation, closing: ExitStack, signals: StopSignals) -> int:
     _check(wanted)
     folder = make_folder("forewarn-", closing)
-    with held_back():
-        write_ready = closing.enter_context(ready_file(wanted.ready_file))
     declaration = _declare(wanted, folder)
     vm = _choose_vm(wanted, declaration)
     settings = own_settings(
@@ -91,6 +89,8 @@ def _emulate(wanted: Emulation, closing: ExitStack, signals: StopSignals) -> int
     )
     control = closing.enter_context(_listen("--control-port", wanted.control_port))
     listeners = _listen_to_both(wanted, declaration.host_name(vm), control, closing)
+    with held_back():
+        write_ready = closing.enter_context(ready_file(wanted.ready_file))
     ended_with = ExitCode.FAILED.value
     refusal: CommandError | None = None
 

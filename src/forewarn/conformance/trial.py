@@ -63,6 +63,7 @@ _QUIET_SECONDS: Final = 2.0
 _SHORTEST_SECONDS: Final = 1.0
 """How long any handler is watched: one that polls far too often is done with its polls at once."""
 _SHOWN_LINES: Final = 5
+_SHOWN_BYTES: Final = 2000
 
 
 class TrialOverError(Exception):
@@ -308,8 +309,12 @@ class Trial:
 
     def last_lines(self) -> tuple[str, ...]:
         """Return the last that the handler has printed."""
-        output = self._folder / "output"
-        text = output.read_text("utf-8", "replace") if output.exists() else ""
+        try:
+            with (self._folder / "output").open("rb") as output:
+                output.seek(max(0, output.seek(0, os.SEEK_END) - _SHOWN_BYTES))
+                text = output.read(_SHOWN_BYTES).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ()
         return tuple(text.splitlines()[-_SHOWN_LINES:])
 
     @property
@@ -317,11 +322,12 @@ class Trial:
         return self._folder / "marks"
 
     def _marks(self) -> Iterator[HookMark]:
-        for path in self._marks_folder.iterdir():
-            kind = path.name.partition(".")[0]
-            if kind in set(MarkKind):
-                made_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-                yield HookMark(kind=MarkKind(kind), at=made_at)
+        with suppress(FileNotFoundError):  # a handler may remove what is not its own
+            for path in self._marks_folder.iterdir():
+                kind = path.name.partition(".")[0]
+                if kind in set(MarkKind):
+                    made_at = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+                    yield HookMark(kind=MarkKind(kind), at=made_at)
 
     def _has_mark(self, kind: MarkKind, since: datetime) -> bool:
         return any(mark.kind is kind and mark.at >= since for mark in self._marks())

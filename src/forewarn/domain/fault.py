@@ -214,7 +214,9 @@ def _is_whole(value: float | str, least: int, most: int) -> bool:
 _VALUES: Final[Mapping[str, tuple[Callable[[float | str], bool], str]]] = {
     "times": (lambda value: _is_whole(value, 1, 1_000_000), "a number from 1 to 1000000"),
     "seconds": (
-        lambda value: type(value) in {int, float} and 0 < float(value) <= 3600,
+        lambda value: (
+            isinstance(value, int | float) and type(value) is not bool and 0 < value <= 3600
+        ),
         "more than 0 and at most 3600",
     ),
     "status": (

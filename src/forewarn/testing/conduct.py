@@ -46,13 +46,15 @@ class Evidence:
         self, polls: Sequence[JournalEntry], posts: Sequence[JournalEntry], about: EventId | None
     ) -> str:
         gets = _count(polls, "GET")
+        is_shown = about is not None and any(poll.shows(about) for poll in polls)
         if posts:
-            approvals = f"{_count(posts, 'POST')}{self._aims(posts, about)}"
+            aims = self._aims(posts, about)
+            unseen = ", and was not shown the event" if aims and polls and not is_shown else ""
+            approvals = f"{_count(posts, 'POST')}{aims}{unseen}"
             has_failed = any(_has_failed(poll) for poll in polls)
             return f"{gets} and {approvals}" if has_failed else approvals
         if about is None:
             return f"{gets} and no POST"
-        is_shown = any(poll.shows(about) for poll in polls)
         return f"{gets}, was {'' if is_shown else 'not '}shown the event, and sent no POST"
 
     def _aims(self, posts: Sequence[JournalEntry], about: EventId | None) -> str:

@@ -40,7 +40,10 @@ class Until:
     async def polled(self, vm: EmulatedVm, timeout: float = TIMEOUT) -> None:
         """Wait until *vm* has read its document."""
         await self._until(
-            lambda: any(entry.has_read for entry in vm.requests), vm.fail, "did not poll", timeout
+            lambda: any(entry.has_read for entry in vm.requests),
+            vm.fail,
+            "got no document",
+            timeout,
         )
 
     async def seen(

@@ -7,12 +7,24 @@ from itertools import groupby
 from pathlib import Path
 from threading import Thread
 
+import pytest
+
 from forewarn.conformance.situations import SITUATIONS
-from forewarn.conformance.trial import TrialRules, begin_trial
+from forewarn.conformance.trial import TrialOverError, TrialRules, begin_trial
 from forewarn.testing import EventStatus
 
 HANDLER = (sys.executable, str(Path(__file__).with_name("handler.py")))
 ROUNDS = 200
+
+
+def test_handler_may_remove_what_is_not_its_own_and_print_without_end() -> None:
+    command = 'rm -r "$(dirname "$FOREWARN_CONFORMANCE_FOLDER")/marks"; yes | head -c 9000000'
+    with begin_trial(TrialRules(command=("sh", "-c", command))) as trial:
+        with pytest.raises(TrialOverError):
+            trial.start_handler()
+
+        assert trial.observe().marks == ()
+        assert trial.last_lines() == ("y",) * 5
 
 
 def test_event_that_is_approved_while_it_ends_is_ended() -> None:

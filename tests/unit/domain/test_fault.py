@@ -107,6 +107,7 @@ def test_fault_with_what_it_cannot_have_is_refused(kind: FaultKind, name: str) -
         (FaultKind.SLOW, "seconds", nan),
         (FaultKind.SLOW, "seconds", inf),
         (FaultKind.SLOW, "seconds", 3601),
+        (FaultKind.SLOW, "seconds", 10**400),
         (FaultKind.SLOW, "seconds", "2"),
         (FaultKind.STATUS, "status", 200),
         (FaultKind.STATUS, "status", 399),
