@@ -91,7 +91,7 @@ def test_tutorial_installs_an_extra_that_there_is() -> None:
     tutorial = (TESTING / "README.md").read_text("utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
-    named = re.findall(r"pip install '(?:\.|forewarn)\[(\w+)\]'", tutorial)
+    named = re.findall(r"pip install '(?:(?:\.\./)?\.|forewarn)\[(\w+)\]'", tutorial)
 
     assert named == ["pytest", "pytest", "server"]
     assert set(named) <= project["optional-dependencies"].keys()
