@@ -92,7 +92,7 @@ class Replay:
 
 def _is_known(recorded: RecordedAnswer, if_none_match: bytes) -> bool:
     etag = recorded.find_header("etag")
-    if etag is None:
+    if recorded.status != 200 or not etag or not if_none_match.strip():
         return False
     return matches(if_none_match, etag.removeprefix("W/").strip('"').encode("ascii"))
 
