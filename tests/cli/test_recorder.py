@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -29,6 +29,7 @@ class Said:
     status: int = 200
     body: bytes = EMPTY
     headers: Mapping[str, str] = field(default_factory=dict)
+    has_length: bool = True
 
 
 @dataclass(slots=True)
@@ -56,10 +57,12 @@ def endpoint(*script: Said) -> Iterator[Endpoint]:
             said = found.script.pop(0) if len(found.script) > 1 else found.script[0]
             if said.status:
                 self.send_response(said.status)
-                for name, value in {**said.headers, "Content-Length": len(said.body)}.items():
-                    self.send_header(name, str(value))
+                length = {"Content-Length": str(len(said.body))} if said.has_length else {}
+                for name, value in {**said.headers, **length}.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(said.body)
+                with suppress(ConnectionError):
+                    self.wfile.write(said.body)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -161,6 +164,18 @@ def test_silence_is_recorded(take: Take) -> None:
     assert [bool(answer.no_answer) for answer in answers] == [False, True, False]
 
 
+@pytest.mark.parametrize("has_length", [True, False])
+def test_answer_that_is_too_large_is_not_kept(take: Take, *, has_length: bool) -> None:
+    largest, larger = (
+        Said(body=EMPTY.ljust(size), has_length=has_length) for size in (4 * 2**20, 4 * 2**20 + 1)
+    )
+    with endpoint(largest, larger) as asked:
+        first, second = take(asked, 0.5)
+
+    assert first.body == largest.body
+    assert second.no_answer == "its answer is larger than 4 MiB"
+
+
 def test_names_can_be_left_out(
     take: Take, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +204,8 @@ def test_names_can_be_left_out(
         (Said(404, b'{ "error": "Not found" }'), 'answers 404: { "error": "Not found" }'),
         (Said(body=b"<html>"), "did not return a Scheduled Events document"),
         (Said(body=b""), "It is empty."),
-        (Said(0), "cannot be reached"),
+        (Said(0), "cannot be recorded"),
+        (Said(body=EMPTY.ljust(5 * 2**20)), "cannot be recorded: its answer is larger than 4 MiB."),
     ],
 )
 def test_what_is_no_endpoint_is_refused_and_no_file_made(

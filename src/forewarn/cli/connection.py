@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from forewarn.cli.transport import (
     BrokenReplyError,
     HungUpError,
+    LargeReplyError,
     LateReplyError,
     MisnamedError,
     PlainServerError,
@@ -45,12 +46,19 @@ class StreamedReply:
         """Whether the server is doing what it was asked for."""
         return is_success(self._response.status)
 
-    def read(self) -> ServerReply:
-        """Return all of it."""
+    def read(self, largest: int | None = None) -> ServerReply:
+        """Return all of it, unless it has more bytes than *largest*."""
         with _told_apart():
-            content = self._response.read()
+            content = self._response.read() if largest is None else self._read_up_to(largest)
         headers = {name.lower(): value for name, value in self._response.getheaders()}
         return ServerReply(status=self._response.status, headers=headers, content=content)
+
+    def _read_up_to(self, largest: int) -> bytes:
+        length = self._response.length
+        content = self._response.read(largest + 1) if length is None else b""
+        if (length or len(content)) > largest:
+            raise LargeReplyError
+        return content or self._response.read()
 
     def lines(self) -> Iterator[str]:
         """Yield its lines as they come."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import print_line
 from forewarn.cli.transport import (
+    LargeReplyError,
     LateReplyError,
     ServerReply,
     ServerRequest,
@@ -41,6 +42,7 @@ from forewarn.protocol.errors import MalformedDocumentError
 
 _TIMEOUT: Final = 10.0
 _LONGEST_WAIT: Final = 10
+_LARGEST: Final = 4 * 2**20
 _BACK_OFF: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """For how many seconds an endpoint in trouble is left alone, the longer that lasts."""
 
@@ -106,7 +108,7 @@ class _Poller:
         """Return what is answered now; None if that is what the last answer was."""
         began, retry_after = time.monotonic(), 0.0
         try:
-            reply = send(self._request())
+            reply = send(self._request(), _LARGEST)
         except ServerUrlError as error:
             message = f"--from: {self._url!r} is not a valid URL: {error}."
             raise CommandError(message, code=ExitCode.USAGE) from error
@@ -220,7 +222,7 @@ def _require_document(url: str, answer: RecordedAnswer) -> None:
     """Refuse to record what is no endpoint of scheduled events."""
     hint = "try: --from with the URL that comes before /metadata"
     if answer.no_answer:
-        message = f"{url} cannot be reached: {answer.no_answer}."
+        message = f"{url} cannot be recorded: {answer.no_answer}."
         raise CommandError(message, code=ExitCode.UNREACHABLE, hint=hint)
     if answer.status != 200:
         text = " ".join(answer.body[:200].decode(errors="replace").split())
@@ -242,6 +244,8 @@ def _find_flaw(body: bytes) -> str:
 def _explain(error: TransportError) -> str:
     if isinstance(error, LateReplyError):
         return "it did not answer in time"
+    if isinstance(error, LargeReplyError):
+        return f"its answer is larger than {_LARGEST // 2**20} MiB"
     return re.sub(r"^\[Errno -?\d+\] ", "", str(error))
 
 
