@@ -176,6 +176,14 @@ def test_answer_that_is_too_large_is_not_kept(take: Take, *, has_length: bool) -
     assert second.no_answer == "its answer is larger than 4 MiB"
 
 
+@pytest.mark.parametrize("status", [199, 600, 999])
+def test_status_that_cannot_be_replayed_is_not_kept(take: Take, status: int) -> None:
+    with endpoint(Said(), Said(status)) as asked:
+        _, answer = take(asked, 0.3)
+
+    assert answer.no_answer == f"{status} is not the status of an answer"
+
+
 def test_names_can_be_left_out(
     take: Take, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ from forewarn.cli.transport import (
 from forewarn.domain.phrases import count_of
 from forewarn.files.recording import (
     HEADERS,
+    STATUSES,
     RecordedAnswer,
     Recording,
     write_answer,
@@ -113,10 +114,7 @@ class _Poller:
             message = f"--from: {self._url!r} is not a valid URL: {error}."
             raise CommandError(message, code=ExitCode.USAGE) from error
         except TransportError as error:
-            answer: RecordedAnswer | None = RecordedAnswer(
-                at=self._passed(), no_answer=_explain(error)
-            )
-            self._etag = None
+            answer: RecordedAnswer | None = self._note_silence(_explain(error))
         else:
             answer = self._read(reply)
             retry_after = read_retry_after(reply.headers) or 0
@@ -137,6 +135,8 @@ class _Poller:
     def _read(self, reply: ServerReply) -> RecordedAnswer | None:
         if reply.status == 304 and self._etag is not None:
             return None
+        if reply.status not in STATUSES:
+            return self._note_silence(f"{reply.status} is not the status of an answer")
         self._etag = reply.headers.get("etag") if reply.status == 200 else None
         found = {name: reply.headers.get(name.lower(), "").strip() for name in HEADERS}
         return RecordedAnswer(
@@ -145,6 +145,10 @@ class _Poller:
             headers={name: text for name, text in found.items() if text and is_plain(text)},
             body=reply.content,
         )
+
+    def _note_silence(self, reason: str) -> RecordedAnswer:
+        self._etag = None
+        return RecordedAnswer(at=self._passed(), no_answer=reason)
 
     def _passed(self) -> float:
         now = time.monotonic()

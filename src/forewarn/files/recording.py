@@ -18,6 +18,9 @@ from forewarn.files.toml import encode_keys, encode_table
 HEADERS: Final = ("Content-Type", "ETag", "Retry-After", "Location")
 """The headers that are recorded: a client may act on them."""
 
+STATUSES: Final = range(200, 600)
+"""What a status can be: those below are of no final answer."""
+
 _VERSION: Final = 1
 _LONGEST: Final = 366 * 86_400
 _OF_THE_SERVER: Final = frozenset({"connection", "content-length", "transfer-encoding"})
@@ -57,7 +60,7 @@ class AnswerTable(Table):
     """One answer; which keys go together is checked later."""
 
     at: float = Field(ge=0, le=_LONGEST)
-    status: int | None = Field(default=None, ge=200, le=599, strict=True)
+    status: int | None = Field(default=None, ge=STATUSES.start, le=STATUSES[-1], strict=True)
     headers: Headers = Field(default_factory=dict)
     body: str = ""
     body_base64: str = ""
