@@ -206,6 +206,45 @@ def test_names_can_be_left_out(
     assert "shop-1 was renamed to vm-0" in capsys.readouterr().err
 
 
+def describe(*events: tuple[list[str], str]) -> bytes:
+    """Return a document of events with such resources and descriptions."""
+    shown = [
+        {"EventId": "A", "EventStatus": "Scheduled", "Resources": names, "Description": text}
+        for names, text in events
+    ]
+    return json.dumps({"DocumentIncarnation": 1, "Events": shown}).encode()
+
+
+@pytest.mark.parametrize(
+    ("names", "description", "redacted"),
+    [
+        (["vm-1", "vm-0"], "vm-1 fails over to vm-0", "vm-0 fails over to vm-1"),
+        (["a"], "a change at a, a-b and a_c", "vm-0 change at vm-0, a-b and a_c"),
+        (["web-0"], "Reboot of WEB-0.", "Reboot of vm-0."),
+        (["web-0", "WEB-0"], "Reboot of Web-0", "Reboot of vm-0"),
+        (["web.1", "web"], "(web.1) web.example.com", "(vm-0) vm-1.example.com"),
+        (["", "web"], "Move of web", "Move of vm-1"),
+        ([], "Move of nothing", "Move of nothing"),
+    ],
+)
+def test_description_has_the_new_names_too(
+    take: Take, names: list[str], description: str, redacted: str
+) -> None:
+    with endpoint(Said(body=describe((names, description)))) as asked:
+        (answer,) = take(asked, 0.1, redact=True)
+
+    assert json.loads(answer.body)["Events"][0]["Description"] == redacted
+
+
+def test_name_is_left_out_of_the_events_before_its_own(take: Take) -> None:
+    body = describe((["shop"], "shop moves away from till"), (["till"], ""))
+    with endpoint(Said(body=body)) as asked:
+        (answer,) = take(asked, 0.1, redact=True)
+
+    first, _ = json.loads(answer.body)["Events"]
+    assert first["Description"] == "vm-0 moves away from vm-1"
+
+
 @pytest.mark.parametrize(
     ("said", "problem"),
     [

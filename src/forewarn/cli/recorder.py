@@ -164,6 +164,7 @@ class _Aliases:
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
 
     def redact(self, answer: RecordedAnswer) -> RecordedAnswer:
         """Return *answer* with no name in its document; another kind of body stays."""
@@ -174,23 +175,38 @@ class _Aliases:
         events = content.get("Events") if isinstance(content, dict) else None
         if not isinstance(events, list):
             return answer
-        redacted = {**content, "Events": [self._redact(event) for event in events]}
+        renamed = [self._rename_resources(event) for event in events]
+        redacted = {**content, "Events": [self._rename_described(event) for event in renamed]}
         body = json.dumps(redacted, separators=(",", ":"), ensure_ascii=False).encode()
         return replace(answer, body=body)
 
-    def _redact(self, event: Any) -> Any:
+    def _rename_resources(self, event: Any) -> Any:
         if not (isinstance(event, dict) and isinstance(event.get("Resources"), list)):
             return event
-        resources = [self._alias(str(name)) for name in event["Resources"]]
-        redacted = {**event, "Resources": resources}
-        if isinstance(description := event.get("Description"), str):
-            for name in sorted(self.names, key=len, reverse=True):
-                description = description.replace(name, self.names[name])
-            redacted["Description"] = description
-        return redacted
+        return {**event, "Resources": [self._alias(str(name)) for name in event["Resources"]]}
+
+    def _rename_described(self, event: Any) -> Any:
+        """Rename what *event* describes, in one pass: a new name may be an old one, too."""
+        if not (isinstance(event, dict) and isinstance(event.get("Description"), str)):
+            return event
+        names = sorted(filter(None, self.names), key=len, reverse=True)
+        any_name = "|".join(f"({re.escape(name)})" for name in names)
+        if not any_name:
+            return event
+        described = re.sub(
+            rf"(?<![\w-])(?:{any_name})(?![\w-])",
+            lambda found: self.names[names[(found.lastindex or 0) - 1]],
+            event["Description"],
+            flags=re.IGNORECASE,
+        )
+        return {**event, "Description": described}
 
     def _alias(self, name: str) -> str:
-        return self.names.setdefault(name, f"vm-{len(self.names)}")
+        """Return the new name of *name*, which is the same machine in any case."""
+        key = name.casefold()
+        if key not in self._aliases:
+            self._aliases[key] = self.names[name] = f"vm-{len(self._aliases)}"
+        return self._aliases[key]
 
 
 @contextmanager
