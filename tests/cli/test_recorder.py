@@ -245,6 +245,14 @@ def test_name_is_left_out_of_the_events_before_its_own(take: Take) -> None:
     assert first["Description"] == "vm-0 moves away from vm-1"
 
 
+def test_text_that_is_no_unicode_is_redacted_like_any_other(take: Take) -> None:
+    with endpoint(Said(body=describe((["shop\ud800"], "é of shop\ud800, \udfff")))) as asked:
+        (answer,) = take(asked, 0.1, redact=True)
+
+    assert "é of vm-0, \\udfff".encode() in answer.body
+    assert b"shop" not in answer.body
+
+
 @pytest.mark.parametrize(
     ("said", "problem"),
     [

@@ -177,8 +177,9 @@ class _Aliases:
             return answer
         renamed = [self._rename_resources(event) for event in events]
         redacted = {**content, "Events": [self._rename_described(event) for event in renamed]}
-        body = json.dumps(redacted, separators=(",", ":"), ensure_ascii=False).encode()
-        return replace(answer, body=body)
+        text = json.dumps(redacted, separators=(",", ":"), ensure_ascii=False)
+        # A surrogate that stands alone has no UTF-8; with a backslash it is JSON again.
+        return replace(answer, body=text.encode(errors="backslashreplace"))
 
     def _rename_resources(self, event: Any) -> Any:
         if not (isinstance(event, dict) and isinstance(event.get("Resources"), list)):
