@@ -101,6 +101,20 @@ def test_trouble_is_sent_again_even_if_its_tag_is_known() -> None:
     assert (reply.status, reply.body) == (503, SECOND)
 
 
+@pytest.mark.parametrize("status", [204, 304])
+def test_answer_that_can_have_no_body_has_no_length(status: int) -> None:
+    with (
+        running(around=replaying(RecordedAnswer(at=0, status=status))) as service,
+        service.connect() as connection,
+    ):
+        connection.sendall(compose("GET", POLL, {"Metadata": "true", "Connection": "close"}))
+        said = read_all(connection)
+
+    assert said.startswith(b"HTTP/1.1 %d " % status)
+    assert said.endswith(b"\r\n\r\n")
+    assert b"content-length" not in said.lower()
+
+
 def test_another_answer_is_sent_at_once(replay: Service) -> None:
     reply = replay.request(headers={"If-None-Match": "6", "Prefer": "wait=30"})
 
