@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.recorder import RecordingOrder, record
+from forewarn.cli.transport import LateReplyError, ServerRequest, send
 from forewarn.files.recording import RecordedAnswer, read_recording
 
 EMPTY = b'{"DocumentIncarnation":0,"Events":[]}'
@@ -30,6 +31,8 @@ class Said:
     body: bytes = EMPTY
     headers: Mapping[str, str] = field(default_factory=dict)
     has_length: bool = True
+    pause: float = 0
+    """For how many seconds nothing comes before each byte of the body."""
 
 
 @dataclass(slots=True)
@@ -62,7 +65,13 @@ def endpoint(*script: Said) -> Iterator[Endpoint]:
                     self.send_header(name, value)
                 self.end_headers()
                 with suppress(ConnectionError):
-                    self.wfile.write(said.body)
+                    self.write(said)
+
+        def write(self, said: Said) -> None:
+            step = 1 if said.pause else len(said.body) or 1
+            for begin in range(0, len(said.body), step):
+                sleep(said.pause)
+                self.wfile.write(said.body[begin : begin + step])
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -162,6 +171,27 @@ def test_silence_is_recorded(take: Take) -> None:
         answers = take(asked, 1.4)
 
     assert [bool(answer.no_answer) for answer in answers] == [False, True, False]
+
+
+def test_answer_in_drips_does_not_outlast_the_recording(take: Take) -> None:
+    began = monotonic()
+    with endpoint(Said(), Said(body=NEXT, pause=0.1)) as asked:
+        answers = take(asked, 0.5)
+        passed = monotonic() - began
+
+    assert [answer.body for answer in answers] == [EMPTY]
+    assert passed < 2
+
+
+def test_answer_in_drips_is_late() -> None:
+    began = monotonic()
+    with endpoint(Said(body=NEXT, pause=0.1)) as asked:
+        request = ServerRequest(method="GET", url=asked.url, headers={}, patience=5, within=0.3)
+        with pytest.raises(LateReplyError):
+            send(request)
+        passed = monotonic() - began
+
+    assert 0.25 < passed < 2
 
 
 @pytest.mark.parametrize("has_length", [True, False])

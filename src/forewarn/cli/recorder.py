@@ -42,6 +42,7 @@ from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
 
 _TIMEOUT: Final = 10.0
+_SHORTEST: Final = 0.001
 _LONGEST_WAIT: Final = 10
 _LARGEST: Final = 4 * 2**20
 _BACK_OFF: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
@@ -114,7 +115,7 @@ class _Poller:
             message = f"--from: {self._url!r} is not a valid URL: {error}."
             raise CommandError(message, code=ExitCode.USAGE) from error
         except TransportError as error:
-            answer: RecordedAnswer | None = self._note_silence(_explain(error))
+            answer = None if self._is_over() else self._note_silence(_explain(error))
         else:
             answer = self._read(reply)
             retry_after = read_retry_after(reply.headers) or 0
@@ -130,7 +131,12 @@ class _Poller:
         if self._etag is not None:
             wait = max(math.ceil(min(_LONGEST_WAIT, self._left())), 1)
             headers |= {"If-None-Match": self._etag, "Prefer": f"wait={wait}"}
-        return ServerRequest(method="GET", url=self._url, headers=headers, patience=_TIMEOUT + wait)
+        seconds = _TIMEOUT + wait
+        if self._began is not None:
+            seconds = max(min(seconds, self._left()), _SHORTEST)
+        return ServerRequest(
+            method="GET", url=self._url, headers=headers, patience=seconds, within=seconds
+        )
 
     def _read(self, reply: ServerReply) -> RecordedAnswer | None:
         if reply.status == 304 and self._etag is not None:
@@ -154,6 +160,9 @@ class _Poller:
         now = time.monotonic()
         self._began = now if self._began is None else self._began
         return now - self._began
+
+    def _is_over(self) -> bool:
+        return self._began is not None and self._left() <= 0
 
     def _left(self) -> float:
         return self._seconds - self._passed()

@@ -67,6 +67,8 @@ class ServerRequest:
     headers: Mapping[str, str]
     body: bytes | None = None
     patience: float | None
+    within: float | None = None
+    """For how many seconds all of the reply is waited for, if that has an end."""
     trust: ssl.SSLContext | None = None
     """The certificates that are trusted; by default those of this machine."""
 
