@@ -304,6 +304,26 @@ def test_what_is_no_endpoint_is_refused_and_no_file_made(
     assert len(asked.asked) == 1
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1", ""])
+@pytest.mark.parametrize("beginning", ["http://", "//", ""])
+def test_url_with_a_password_is_refused_and_not_repeated(
+    take: Take, capsys: pytest.CaptureFixture[str], beginning: str, host: str
+) -> None:
+    asked = Endpoint([Said()], url=f"{beginning}me:secret@{host}/vm/web-0")
+    with pytest.raises(CommandError, match="user name or a password") as refusal:
+        take(asked, 1)
+
+    assert refusal.value.code is ExitCode.USAGE
+    assert "secret" not in f"{refusal.value}{refusal.value.hint}{capsys.readouterr()}"
+
+
+def test_path_may_have_an_at_sign(take: Take) -> None:
+    with endpoint(Said()) as asked:
+        asked.url += "@home"
+
+        assert len(take(asked, 0.1)) == 1
+
+
 def test_file_that_exists_is_left_alone(take: Take, tmp_path: Path) -> None:
     (tmp_path / "recording.toml").write_text("mine")
 

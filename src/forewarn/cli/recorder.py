@@ -63,6 +63,7 @@ class RecordingOrder:
 
 def record(order: RecordingOrder, began_at: str) -> None:
     """Record until the time is over, or until Ctrl-C."""
+    _refuse_secrets(order.url)
     aliases = _Aliases()
     answers = _Poller(order).changes()
     first = next(answers)
@@ -246,6 +247,14 @@ def _tape(path: Path) -> Iterator[Callable[[str], None]]:
 
     with file:
         yield add
+
+
+def _refuse_secrets(url: str) -> None:
+    """Refuse a URL that a file is not for, without a word of it."""
+    if re.match(r"([^/?#]*//)?[^/?#]*@", url):
+        message = "--from: the URL has a user name or a password, and would be recorded with it."
+        hint = "try: --from with nothing before the host"
+        raise CommandError(message, code=ExitCode.USAGE, hint=hint)
 
 
 def _require_document(url: str, answer: RecordedAnswer) -> None:
