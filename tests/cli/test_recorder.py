@@ -3,17 +3,18 @@
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.recorder import RecordingOrder, record
+from forewarn.cli.transport import LateReplyError, ServerRequest, send
 from forewarn.files.recording import RecordedAnswer, read_recording
 
 EMPTY = b'{"DocumentIncarnation":0,"Events":[]}'
@@ -29,6 +30,9 @@ class Said:
     status: int = 200
     body: bytes = EMPTY
     headers: Mapping[str, str] = field(default_factory=dict)
+    has_length: bool = True
+    pause: float = 0
+    """For how many seconds nothing comes before each byte of the body."""
 
 
 @dataclass(slots=True)
@@ -56,10 +60,18 @@ def endpoint(*script: Said) -> Iterator[Endpoint]:
             said = found.script.pop(0) if len(found.script) > 1 else found.script[0]
             if said.status:
                 self.send_response(said.status)
-                for name, value in {**said.headers, "Content-Length": len(said.body)}.items():
-                    self.send_header(name, str(value))
+                length = {"Content-Length": str(len(said.body))} if said.has_length else {}
+                for name, value in {**said.headers, **length}.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(said.body)
+                with suppress(ConnectionError):
+                    self.write(said)
+
+        def write(self, said: Said) -> None:
+            step = 1 if said.pause else len(said.body) or 1
+            for begin in range(0, len(said.body), step):
+                sleep(said.pause)
+                self.wfile.write(said.body[begin : begin + step])
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -161,6 +173,47 @@ def test_silence_is_recorded(take: Take) -> None:
     assert [bool(answer.no_answer) for answer in answers] == [False, True, False]
 
 
+def test_answer_in_drips_does_not_outlast_the_recording(take: Take) -> None:
+    began = monotonic()
+    with endpoint(Said(), Said(body=NEXT, pause=0.1)) as asked:
+        answers = take(asked, 0.5)
+        passed = monotonic() - began
+
+    assert [answer.body for answer in answers] == [EMPTY]
+    assert passed < 2
+
+
+def test_answer_in_drips_is_late() -> None:
+    began = monotonic()
+    with endpoint(Said(body=NEXT, pause=0.1)) as asked:
+        request = ServerRequest(method="GET", url=asked.url, headers={}, patience=5, within=0.3)
+        with pytest.raises(LateReplyError):
+            send(request)
+        passed = monotonic() - began
+
+    assert 0.25 < passed < 2
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_answer_that_is_too_large_is_not_kept(take: Take, *, has_length: bool) -> None:
+    largest, larger = (
+        Said(body=EMPTY.ljust(size), has_length=has_length) for size in (4 * 2**20, 4 * 2**20 + 1)
+    )
+    with endpoint(largest, larger) as asked:
+        first, second = take(asked, 0.5)
+
+    assert first.body == largest.body
+    assert second.no_answer == "its answer is larger than 4 MiB"
+
+
+@pytest.mark.parametrize("status", [199, 600, 999])
+def test_status_that_cannot_be_replayed_is_not_kept(take: Take, status: int) -> None:
+    with endpoint(Said(), Said(status)) as asked:
+        _, answer = take(asked, 0.3)
+
+    assert answer.no_answer == f"{status} is not the status of an answer"
+
+
 def test_names_can_be_left_out(
     take: Take, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,13 +236,61 @@ def test_names_can_be_left_out(
     assert "shop-1 was renamed to vm-0" in capsys.readouterr().err
 
 
+def describe(*events: tuple[list[str], str]) -> bytes:
+    """Return a document of events with such resources and descriptions."""
+    shown = [
+        {"EventId": "A", "EventStatus": "Scheduled", "Resources": names, "Description": text}
+        for names, text in events
+    ]
+    return json.dumps({"DocumentIncarnation": 1, "Events": shown}).encode()
+
+
+@pytest.mark.parametrize(
+    ("names", "description", "redacted"),
+    [
+        (["vm-1", "vm-0"], "vm-1 fails over to vm-0", "vm-0 fails over to vm-1"),
+        (["a"], "a change at a, a-b and a_c", "vm-0 change at vm-0, a-b and a_c"),
+        (["web-0"], "Reboot of WEB-0.", "Reboot of vm-0."),
+        (["web-0", "WEB-0"], "Reboot of Web-0", "Reboot of vm-0"),
+        (["web.1", "web"], "(web.1) web.example.com", "(vm-0) vm-1.example.com"),
+        (["", "web"], "Move of web", "Move of vm-1"),
+        ([], "Move of nothing", "Move of nothing"),
+    ],
+)
+def test_description_has_the_new_names_too(
+    take: Take, names: list[str], description: str, redacted: str
+) -> None:
+    with endpoint(Said(body=describe((names, description)))) as asked:
+        (answer,) = take(asked, 0.1, redact=True)
+
+    assert json.loads(answer.body)["Events"][0]["Description"] == redacted
+
+
+def test_name_is_left_out_of_the_events_before_its_own(take: Take) -> None:
+    body = describe((["shop"], "shop moves away from till"), (["till"], ""))
+    with endpoint(Said(body=body)) as asked:
+        (answer,) = take(asked, 0.1, redact=True)
+
+    first, _ = json.loads(answer.body)["Events"]
+    assert first["Description"] == "vm-0 moves away from vm-1"
+
+
+def test_text_that_is_no_unicode_is_redacted_like_any_other(take: Take) -> None:
+    with endpoint(Said(body=describe((["shop\ud800"], "é of shop\ud800, \udfff")))) as asked:
+        (answer,) = take(asked, 0.1, redact=True)
+
+    assert "é of vm-0, \\udfff".encode() in answer.body
+    assert b"shop" not in answer.body
+
+
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
         (Said(404, b'{ "error": "Not found" }'), 'answers 404: { "error": "Not found" }'),
         (Said(body=b"<html>"), "did not return a Scheduled Events document"),
         (Said(body=b""), "It is empty."),
-        (Said(0), "cannot be reached"),
+        (Said(0), "cannot be recorded"),
+        (Said(body=EMPTY.ljust(5 * 2**20)), "cannot be recorded: its answer is larger than 4 MiB."),
     ],
 )
 def test_what_is_no_endpoint_is_refused_and_no_file_made(
@@ -201,6 +302,26 @@ def test_what_is_no_endpoint_is_refused_and_no_file_made(
     assert problem in str(refusal.value)
     assert list(tmp_path.iterdir()) == []
     assert len(asked.asked) == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1", ""])
+@pytest.mark.parametrize("beginning", ["http://", "//", ""])
+def test_url_with_a_password_is_refused_and_not_repeated(
+    take: Take, capsys: pytest.CaptureFixture[str], beginning: str, host: str
+) -> None:
+    asked = Endpoint([Said()], url=f"{beginning}me:secret@{host}/vm/web-0")
+    with pytest.raises(CommandError, match="user name or a password") as refusal:
+        take(asked, 1)
+
+    assert refusal.value.code is ExitCode.USAGE
+    assert "secret" not in f"{refusal.value}{refusal.value.hint}{capsys.readouterr()}"
+
+
+def test_path_may_have_an_at_sign(take: Take) -> None:
+    with endpoint(Said()) as asked:
+        asked.url += "@home"
+
+        assert len(take(asked, 0.1)) == 1
 
 
 def test_file_that_exists_is_left_alone(take: Take, tmp_path: Path) -> None:

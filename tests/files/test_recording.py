@@ -26,6 +26,7 @@ ANSWERS = (
     RecordedAnswer(at=1.25, no_answer="it refuses connections"),
     RecordedAnswer(at=60.5, status=500, body=b"\xff\xfe not UTF-8"),
     RecordedAnswer(at=61, status=204),
+    RecordedAnswer(at=61, status=304),
 )
 BEGINNING = "recording = 1\n\n[[answer]]\nat = 5\nstatus = 200\n\n[[answer]]\nat = 6\n"
 """What an erroneous line follows: it is the ninth, and of the second answer."""
@@ -99,6 +100,11 @@ def test_answers_that_differ_only_in_their_time_are_alike() -> None:
         (
             f'{BEGINNING}status = 200\nheaders = {{ content-length = "5" }}\n',
             ":10: headers of answer 2: content-length is not for a recording",
+        ),
+        (f"{BEGINNING}status = 204\nbody = 'x'\n", ":10: body of answer 2: 204 has no body"),
+        (
+            f"{BEGINNING}status = 304\nbody_base64 = 'eA=='\n",
+            ":10: body_base64 of answer 2: 304 has no body",
         ),
         (
             f'{BEGINNING}no_answer = "gone"\nbody = ""\n',

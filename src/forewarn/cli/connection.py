@@ -9,12 +9,15 @@ import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Final
+from io import BufferedReader, RawIOBase
+from time import monotonic
+from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from forewarn.cli.transport import (
     BrokenReplyError,
     HungUpError,
+    LargeReplyError,
     LateReplyError,
     MisnamedError,
     PlainServerError,
@@ -45,12 +48,19 @@ class StreamedReply:
         """Whether the server is doing what it was asked for."""
         return is_success(self._response.status)
 
-    def read(self) -> ServerReply:
-        """Return all of it."""
+    def read(self, largest: int | None = None) -> ServerReply:
+        """Return all of it, unless it has more bytes than *largest*."""
         with _told_apart():
-            content = self._response.read()
+            content = self._response.read() if largest is None else self._read_up_to(largest)
         headers = {name.lower(): value for name, value in self._response.getheaders()}
         return ServerReply(status=self._response.status, headers=headers, content=content)
+
+    def _read_up_to(self, largest: int) -> bytes:
+        length = self._response.length
+        content = self._response.read(largest + 1) if length is None else b""
+        if (length or len(content)) > largest:
+            raise LargeReplyError
+        return content or self._response.read()
 
     def lines(self) -> Iterator[str]:
         """Yield its lines as they come."""
@@ -85,6 +95,8 @@ class _Connection(HTTPConnection):
         if address.scheme == "https":
             self._trust = request.trust or ssl.create_default_context()
         self._patience = request.patience
+        if request.within is not None:
+            self.response_class = _response_until(monotonic() + request.within)
 
     def connect(self) -> None:
         """Connect, in little time: a server that is there is there at once."""
@@ -95,6 +107,38 @@ class _Connection(HTTPConnection):
             made = self._trust.wrap_socket(made, server_hostname=self.host)
         made.settimeout(self._patience)
         self.sock = made
+
+
+def _response_until(deadline: float) -> type[HTTPResponse]:
+    class PunctualResponse(HTTPResponse):
+        def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+            super().__init__(sock, *arguments, **options)
+            self.fp = BufferedReader(_PunctualReader(sock, self.fp.detach(), deadline))
+
+    return PunctualResponse
+
+
+class _PunctualReader(RawIOBase):
+    """What comes on a socket before a deadline, however many parts it comes in."""
+
+    def __init__(self, connected: socket.socket, raw: RawIOBase, deadline: float) -> None:
+        self._socket = connected
+        self._raw = raw
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def _split(url: str) -> SplitResult:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import print_line
 from forewarn.cli.transport import (
+    LargeReplyError,
     LateReplyError,
     ServerReply,
     ServerRequest,
@@ -29,6 +30,7 @@ from forewarn.cli.transport import (
 from forewarn.domain.phrases import count_of
 from forewarn.files.recording import (
     HEADERS,
+    STATUSES,
     RecordedAnswer,
     Recording,
     write_answer,
@@ -40,7 +42,9 @@ from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
 
 _TIMEOUT: Final = 10.0
+_SHORTEST: Final = 0.001
 _LONGEST_WAIT: Final = 10
+_LARGEST: Final = 4 * 2**20
 _BACK_OFF: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """For how many seconds an endpoint in trouble is left alone, the longer that lasts."""
 
@@ -59,6 +63,7 @@ class RecordingOrder:
 
 def record(order: RecordingOrder, began_at: str) -> None:
     """Record until the time is over, or until Ctrl-C."""
+    _refuse_secrets(order.url)
     aliases = _Aliases()
     answers = _Poller(order).changes()
     first = next(answers)
@@ -106,15 +111,12 @@ class _Poller:
         """Return what is answered now; None if that is what the last answer was."""
         began, retry_after = time.monotonic(), 0.0
         try:
-            reply = send(self._request())
+            reply = send(self._request(), _LARGEST)
         except ServerUrlError as error:
             message = f"--from: {self._url!r} is not a valid URL: {error}."
             raise CommandError(message, code=ExitCode.USAGE) from error
         except TransportError as error:
-            answer: RecordedAnswer | None = RecordedAnswer(
-                at=self._passed(), no_answer=_explain(error)
-            )
-            self._etag = None
+            answer = None if self._is_over() else self._note_silence(_explain(error))
         else:
             answer = self._read(reply)
             retry_after = read_retry_after(reply.headers) or 0
@@ -130,11 +132,18 @@ class _Poller:
         if self._etag is not None:
             wait = max(math.ceil(min(_LONGEST_WAIT, self._left())), 1)
             headers |= {"If-None-Match": self._etag, "Prefer": f"wait={wait}"}
-        return ServerRequest(method="GET", url=self._url, headers=headers, patience=_TIMEOUT + wait)
+        seconds = _TIMEOUT + wait
+        if self._began is not None:
+            seconds = max(min(seconds, self._left()), _SHORTEST)
+        return ServerRequest(
+            method="GET", url=self._url, headers=headers, patience=seconds, within=seconds
+        )
 
     def _read(self, reply: ServerReply) -> RecordedAnswer | None:
         if reply.status == 304 and self._etag is not None:
             return None
+        if reply.status not in STATUSES:
+            return self._note_silence(f"{reply.status} is not the status of an answer")
         self._etag = reply.headers.get("etag") if reply.status == 200 else None
         found = {name: reply.headers.get(name.lower(), "").strip() for name in HEADERS}
         return RecordedAnswer(
@@ -144,10 +153,17 @@ class _Poller:
             body=reply.content,
         )
 
+    def _note_silence(self, reason: str) -> RecordedAnswer:
+        self._etag = None
+        return RecordedAnswer(at=self._passed(), no_answer=reason)
+
     def _passed(self) -> float:
         now = time.monotonic()
         self._began = now if self._began is None else self._began
         return now - self._began
+
+    def _is_over(self) -> bool:
+        return self._began is not None and self._left() <= 0
 
     def _left(self) -> float:
         return self._seconds - self._passed()
@@ -158,6 +174,7 @@ class _Aliases:
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
 
     def redact(self, answer: RecordedAnswer) -> RecordedAnswer:
         """Return *answer* with no name in its document; another kind of body stays."""
@@ -168,23 +185,39 @@ class _Aliases:
         events = content.get("Events") if isinstance(content, dict) else None
         if not isinstance(events, list):
             return answer
-        redacted = {**content, "Events": [self._redact(event) for event in events]}
-        body = json.dumps(redacted, separators=(",", ":"), ensure_ascii=False).encode()
-        return replace(answer, body=body)
+        renamed = [self._rename_resources(event) for event in events]
+        redacted = {**content, "Events": [self._rename_described(event) for event in renamed]}
+        text = json.dumps(redacted, separators=(",", ":"), ensure_ascii=False)
+        # A surrogate that stands alone has no UTF-8; with a backslash it is JSON again.
+        return replace(answer, body=text.encode(errors="backslashreplace"))
 
-    def _redact(self, event: Any) -> Any:
+    def _rename_resources(self, event: Any) -> Any:
         if not (isinstance(event, dict) and isinstance(event.get("Resources"), list)):
             return event
-        resources = [self._alias(str(name)) for name in event["Resources"]]
-        redacted = {**event, "Resources": resources}
-        if isinstance(description := event.get("Description"), str):
-            for name in sorted(self.names, key=len, reverse=True):
-                description = description.replace(name, self.names[name])
-            redacted["Description"] = description
-        return redacted
+        return {**event, "Resources": [self._alias(str(name)) for name in event["Resources"]]}
+
+    def _rename_described(self, event: Any) -> Any:
+        """Rename what *event* describes, in one pass: a new name may be an old one, too."""
+        if not (isinstance(event, dict) and isinstance(event.get("Description"), str)):
+            return event
+        names = sorted(filter(None, self.names), key=len, reverse=True)
+        any_name = "|".join(f"({re.escape(name)})" for name in names)
+        if not any_name:
+            return event
+        described = re.sub(
+            rf"(?<![\w-])(?:{any_name})(?![\w-])",
+            lambda found: self.names[names[(found.lastindex or 0) - 1]],
+            event["Description"],
+            flags=re.IGNORECASE,
+        )
+        return {**event, "Description": described}
 
     def _alias(self, name: str) -> str:
-        return self.names.setdefault(name, f"vm-{len(self.names)}")
+        """Return the new name of *name*, which is the same machine in any case."""
+        key = name.casefold()
+        if key not in self._aliases:
+            self._aliases[key] = self.names[name] = f"vm-{len(self._aliases)}"
+        return self._aliases[key]
 
 
 @contextmanager
@@ -216,11 +249,19 @@ def _tape(path: Path) -> Iterator[Callable[[str], None]]:
         yield add
 
 
+def _refuse_secrets(url: str) -> None:
+    """Refuse a URL that a file is not for, without a word of it."""
+    if re.match(r"([^/?#]*//)?[^/?#]*@", url):
+        message = "--from: the URL has a user name or a password, and would be recorded with it."
+        hint = "try: --from with nothing before the host"
+        raise CommandError(message, code=ExitCode.USAGE, hint=hint)
+
+
 def _require_document(url: str, answer: RecordedAnswer) -> None:
     """Refuse to record what is no endpoint of scheduled events."""
     hint = "try: --from with the URL that comes before /metadata"
     if answer.no_answer:
-        message = f"{url} cannot be reached: {answer.no_answer}."
+        message = f"{url} cannot be recorded: {answer.no_answer}."
         raise CommandError(message, code=ExitCode.UNREACHABLE, hint=hint)
     if answer.status != 200:
         text = " ".join(answer.body[:200].decode(errors="replace").split())
@@ -242,6 +283,8 @@ def _find_flaw(body: bytes) -> str:
 def _explain(error: TransportError) -> str:
     if isinstance(error, LateReplyError):
         return "it did not answer in time"
+    if isinstance(error, LargeReplyError):
+        return f"its answer is larger than {_LARGEST // 2**20} MiB"
     return re.sub(r"^\[Errno -?\d+\] ", "", str(error))
 
 

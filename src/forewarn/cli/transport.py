@@ -54,6 +54,10 @@ class BrokenReplyError(TransportError):
     """The connection broke after something was sent."""
 
 
+class LargeReplyError(TransportError):
+    """The reply is larger than what may be read of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRequest:
     """What is asked, and for how many seconds each part of the reply is waited for."""
@@ -63,6 +67,8 @@ class ServerRequest:
     headers: Mapping[str, str]
     body: bytes | None = None
     patience: float | None
+    within: float | None = None
+    """For how many seconds all of the reply is waited for, if that has an end."""
     trust: ssl.SSLContext | None = None
     """The certificates that are trusted; by default those of this machine."""
 
@@ -101,10 +107,10 @@ def is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-def send(request: ServerRequest) -> ServerReply:
-    """Return the reply to *request*."""
+def send(request: ServerRequest, largest: int | None = None) -> ServerReply:
+    """Return the reply to *request*, unless it has more bytes than *largest*."""
     with opened(request) as reply:
-        return reply.read()
+        return reply.read(largest)
 
 
 @contextmanager

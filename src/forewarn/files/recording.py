@@ -18,6 +18,11 @@ from forewarn.files.toml import encode_keys, encode_table
 HEADERS: Final = ("Content-Type", "ETag", "Retry-After", "Location")
 """The headers that are recorded: a client may act on them."""
 
+STATUSES: Final = range(200, 600)
+"""What a status can be: those below are of no final answer."""
+BODILESS: Final = frozenset({204, 304})
+"""The statuses of answers that end with their headers: a body would be taken for the next one."""
+
 _VERSION: Final = 1
 _LONGEST: Final = 366 * 86_400
 _OF_THE_SERVER: Final = frozenset({"connection", "content-length", "transfer-encoding"})
@@ -57,7 +62,7 @@ class AnswerTable(Table):
     """One answer; which keys go together is checked later."""
 
     at: float = Field(ge=0, le=_LONGEST)
-    status: int | None = Field(default=None, ge=200, le=599, strict=True)
+    status: int | None = Field(default=None, ge=STATUSES.start, le=STATUSES[-1], strict=True)
     headers: Headers = Field(default_factory=dict)
     body: str = ""
     body_base64: str = ""
@@ -146,6 +151,9 @@ def _read_answer(table: AnswerTable) -> RecordedAnswer:
         raise WrongKeyError("", "it needs a status or no_answer")
     if {"body", "body_base64"} <= table.model_fields_set:
         raise WrongKeyError("body_base64", "it cannot be used together with body")
+    for key in ("body", "body_base64"):
+        if table.status in BODILESS and getattr(table, key):
+            raise WrongKeyError(key, f"{table.status} has no body")
     for name in table.headers:
         if name.lower() in _OF_THE_SERVER:
             raise WrongKeyError("headers", f"{name} is not for a recording: the server writes it")

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from forewarn.files.recording import RecordedAnswer
+from forewarn.files.recording import BODILESS, RecordedAnswer
 from forewarn.metadata.asgi import (
     Connection,
     DisconnectedError,
@@ -92,7 +92,7 @@ class Replay:
 
 def _is_known(recorded: RecordedAnswer, if_none_match: bytes) -> bool:
     etag = recorded.find_header("etag")
-    if etag is None:
+    if recorded.status != 200 or not etag or not if_none_match.strip():
         return False
     return matches(if_none_match, etag.removeprefix("W/").strip('"').encode("ascii"))
 
@@ -106,6 +106,8 @@ def _write(
     if _is_known(recorded, if_none_match):
         etag = tuple(each for each in headers if each[0].lower() == b"etag")
         return MetadataAnswer(status=304, headers=etag + applied)
+    if recorded.status in BODILESS:
+        return MetadataAnswer(status=recorded.status, headers=headers + applied)
     length = (b"Content-Length", str(len(recorded.body)).encode("ascii"))
     return MetadataAnswer(
         status=recorded.status, body=recorded.body, headers=(*headers, length, *applied)

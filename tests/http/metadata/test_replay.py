@@ -81,6 +81,40 @@ def test_known_answer_is_not_sent_again(replay: Service, tag: str) -> None:
     assert "content-type" not in reply.headers
 
 
+@pytest.mark.parametrize("tag", ['""', 'W/""', ""])
+@pytest.mark.parametrize("headers", [{}, {"If-None-Match": ""}, {"If-None-Match": '"7"'}])
+def test_empty_tag_is_known_to_nobody_who_does_not_name_it(
+    tag: str, headers: dict[str, str]
+) -> None:
+    recorded = RecordedAnswer(at=0, headers={"ETag": tag}, body=FIRST)
+    with running(around=replaying(recorded)) as service:
+        reply = service.request(headers=headers)
+
+    assert (reply.status, reply.body) == (200, FIRST)
+
+
+def test_trouble_is_sent_again_even_if_its_tag_is_known() -> None:
+    recorded = RecordedAnswer(at=0, status=503, headers=ETAG, body=SECOND)
+    with running(around=replaying(recorded)) as service:
+        reply = service.request(headers={"If-None-Match": "7"})
+
+    assert (reply.status, reply.body) == (503, SECOND)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_answer_that_can_have_no_body_has_no_length(status: int) -> None:
+    with (
+        running(around=replaying(RecordedAnswer(at=0, status=status))) as service,
+        service.connect() as connection,
+    ):
+        connection.sendall(compose("GET", POLL, {"Metadata": "true", "Connection": "close"}))
+        said = read_all(connection)
+
+    assert said.startswith(b"HTTP/1.1 %d " % status)
+    assert said.endswith(b"\r\n\r\n")
+    assert b"content-length" not in said.lower()
+
+
 def test_another_answer_is_sent_at_once(replay: Service) -> None:
     reply = replay.request(headers={"If-None-Match": "6", "Prefer": "wait=30"})
 
