@@ -40,9 +40,7 @@ def _neighbour_event(trial: Trial) -> None:
     event = trial.announce(NEIGHBOUR_VM)
     trial.await_seen(event)
     trial.watch()
-    trial.start_event(event)
-    trial.watch(polls=1)
-    trial.end_event(event)
+    _let_happen(trial, event)
     trial.watch(polls=1)
 
 
@@ -70,6 +68,12 @@ def _begin_to_prepare(trial: Trial) -> EmulatedEvent:
     trial.await_seen(event)
     trial.await_preparation(event)
     return event
+
+
+def _let_happen(trial: Trial, event: EmulatedEvent) -> None:
+    trial.start_event(event)
+    trial.watch(polls=1)
+    trial.end_event(event)
 
 
 def _straight_to_started(trial: Trial) -> None:
@@ -102,9 +106,7 @@ def _restart_in_preparation(trial: Trial) -> None:
     trial.release_preparation()
     trial.start_handler()
     trial.watch(polls=3, until=lambda: bool(event.approvals))
-    trial.start_event(event)
-    trial.watch(polls=1)
-    trial.end_event(event)
+    _let_happen(trial, event)
     trial.await_recovery()
 
 
@@ -112,9 +114,7 @@ def _failed_preparation(trial: Trial) -> None:
     trial.fail_preparation()
     event = _begin_to_prepare(trial)
     trial.watch()
-    trial.start_event(event)
-    trial.watch(polls=1)
-    trial.end_event(event)
+    _let_happen(trial, event)
     trial.watch(polls=1)
 
 
