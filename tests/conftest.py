@@ -44,6 +44,7 @@ _TRACED = (
     "cli/test_settings.py",
     "contracts/",
     "files/",
+    "front/",
     "gates/",
     "http/control/test_fleet.py",
     "http/control/test_hosts.py",

@@ -42,24 +42,27 @@ def _has_trusted_owner(
     return {link.st_uid, target.st_uid} == named
 
 
-def read_secret(path: Path) -> str:
+def read_secret(path: Path, *, remedy: str = "remove it, and the server makes a new one") -> str:
     """Return the secret in *path*; refuse a file that is not private, or no secret."""
     with os.fdopen(os.open(path, os.O_RDONLY | _WITHOUT_WAITING), "rb") as file:
         opened = os.fstat(file.fileno())  # what is at *path* may change at any time
         mode = opened.st_mode
         if not _has_trusted_owner(path.lstat(), opened, path.parent if _is_root() else None):
-            raise UnsafeFileError(f"{path} belongs to another user; remove it.")
+            raise UnsafeFileError(
+                f"{path} belongs to another user; run this as that user, or remove it."
+            )
         if not stat.S_ISREG(mode):
             raise UnsafeFileError(f"{path} is not a regular file; remove it.")
         if os.name == "posix" and mode & 0o077:
             raise UnsafeFileError(f"Other users can access {path}; run: chmod 600 {path}")
-        content = file.read(_LONGEST_SECRET + 1).strip()
-    if not SHORTEST_SECRET <= len(content) <= _LONGEST_SECRET or not content.isascii():
+        content = file.read(_LONGEST_SECRET + 1).strip().decode("ascii", "replace")
+    has_length = SHORTEST_SECRET <= len(content) <= _LONGEST_SECRET
+    if not (has_length and content.isascii() and content.isprintable()):
         raise UnsafeFileError(
             f"{path} does not hold a token of {SHORTEST_SECRET} to {_LONGEST_SECRET} ASCII "
-            "characters; remove it, and the server makes a new one."
+            f"characters, in one line; {remedy}."
         )
-    return content.decode("ascii")
+    return content
 
 
 def write_secret(path: Path, secret: str) -> None:

@@ -107,6 +107,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "metadata_socket_mode": Setting(
         "The mode of unix sockets that virtual machines poll.", "0660", "MODE"
     ),
+    "fronts": Setting("Processes that answer virtual machines; 0: the server itself.", 0, "N", int),
     "control": Setting("Where operators connect: HOST:PORT.", CONTROL_ADDRESS, "HOST:PORT"),
     "control_host": Setting("Names of the control API in URLs, besides its address.", (), "NAME"),
     "control_certificate": _path("The TLS certificate of the control API: a PEM file."),

@@ -19,7 +19,7 @@ from forewarn.cli.app import app
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
 from forewarn.desk.caller import Authenticator
-from forewarn.desk.feed import Feed
+from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.desk.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
@@ -100,8 +100,8 @@ def rules() -> Rules:
 @pytest.fixture
 def server(store: Store, rules: Rules) -> Iterator[str]:
     """The address of a control API."""
-    numbers, clock, feed = count(1), HandClock(), Feed(store)
-    store.listen(feed.note)
+    numbers, clock, ledger_watch = count(1), HandClock(), LedgerWatch(store)
+    store.listen(ledger_watch.note)
     authenticator = Authenticator(
         store=store, now=lambda: MORNING, admin="alice", admin_secret=lambda: TOKEN
     )
@@ -125,7 +125,7 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         finish_turn=lambda: None,
         replicas=SoleReplica(store, ITSELF, now=lambda: MORNING),
         database="forewarn.db",
-        feed=feed,
+        ledger_watch=ledger_watch,
         scenarios=built_in_scenarios(),
         gates=AskedGates(
             {}, outbound=Outbound(), clock=clock, wall=SystemClock(), woken=lambda: None
@@ -142,7 +142,7 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
             assert time.monotonic() < deadline, "the control API did not start"
             time.sleep(0.005)
         yield f"127.0.0.1:{listener.getsockname()[1]}"
-        feed.stop()
+        ledger_watch.stop()
         control.should_exit = True
         thread.join(TIMEOUT)
         assert not thread.is_alive(), "the control API did not stop"

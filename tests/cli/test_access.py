@@ -44,14 +44,39 @@ def test_tokens_are_listed_and_revoked(run: Run) -> None:
     revoked = run("token", "revoke", "eyes")
 
     assert shown(revoked) == table("""
-        NAME  ROLE    SCOPES  CREATED               EXPIRES  LAST USED  REVOKED
-        eyes  viewer          2026-01-05 08:00:00Z                      2026-01-05 08:00:00Z
+        NAME  ROLE    SCOPES  HOST  CREATED               EXPIRES  LAST USED  REVOKED
+        eyes  viewer                2026-01-05 08:00:00Z                      2026-01-05 08:00:00Z
         """)
     assert shown(run("token", "list")) == table("""
-        NAME    ROLE      SCOPES  CREATED               EXPIRES  LAST USED  REVOKED
-        deploy  operator          2026-01-05 08:00:00Z
-        eyes    viewer            2026-01-05 08:00:00Z                      2026-01-05 08:00:00Z
+        NAME    ROLE      SCOPES  HOST  CREATED               EXPIRES  LAST USED  REVOKED
+        deploy  operator                2026-01-05 08:00:00Z
+        eyes    viewer                  2026-01-05 08:00:00Z                      2026-01-05 08:00:00Z
+        """)  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "host", "notes"),
+    [
+        ("--relay KVM-0", "relay-KVM-0", "kvm-0", ()),
+        ("--relay kvm-9 nine", "nine", "kvm-9", ("Note: the fleet has no host 'kvm-9' yet.",)),
+    ],
+)
+def test_token_for_a_relay_is_for_a_host(
+    run: Run, arguments: str, name: str, host: str, notes: tuple[str, ...]
+) -> None:
+    run("vm", "add", "db-0", "--host", "kvm-0")
+
+    made = run("token", "create", *arguments.split())
+
+    assert made.exit_code == 0
+    assert made.stdout.partition("\n")[2] == table(f"""
+        name:   {name}
+        role:   relay
+        may:    serve the virtual machines of one host, and nothing else
+        host:   {host}
         """)
+    assert tuple(made.stderr.splitlines()) == ("Keep it: it is not shown again.", *notes)
+    assert json.loads(run("token", "list", "-o", "json").stdout)["tokens"][0]["host"] == host
 
 
 def test_audit_tells_who_did_what_from_where(run: Run) -> None:
@@ -113,6 +138,12 @@ def test_token_that_was_revoked_is_said_to_be(run: Run) -> None:
         ("token create taken --role viewer", 4, "'taken' already", "token revoke taken"),
         ("token create admin --role viewer", 4, "the server uses itself", "token create --help"),
         ("token create x --role viewer --scope no", 3, "called 'no'", "forewarn fleet show"),
+        ("token create x", 2, "Give NAME and --role, or --relay HOST", "token create --help"),
+        ("token create --role viewer", 2, "Give NAME and --role", "token create --help"),
+        ("token create x --role relay", 2, "or --relay HOST", "token create --help"),
+        ("token create --relay h --role viewer", 2, "takes no --role", "token create --help"),
+        ("token create --relay h --scope web", 2, "takes no --scope", "token create --help"),
+        ("token create --relay h/1 x", 4, "for a host", ""),
         ("audit --since yesterday", 2, "is not a valid time; write 20m", ""),
     ],
 )

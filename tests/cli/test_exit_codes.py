@@ -313,7 +313,6 @@ NEEDED = {
     "--every": "Tue",
     "--label": "team=shop",
     "--not-before": "1h",
-    "--role": "viewer",
     "--type": "Reboot",
     "DURATION": "15m",
     "FILE": "fleet.toml",
@@ -327,12 +326,13 @@ CHANGES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("maintenance", "set"): ("--soak", "1m"),
     ("schedule", "set"): ("--soak", "1m"),
     ("scope", "set"): ("--notice", "20m"),
+    ("token", "create"): ("nobody", "--role", "viewer"),
     ("vm", "move"): ("--host", "kvm-0"),
     ("vm", "set"): ("--zone", "1"),
 }
 """What these need, although no option of theirs is required by itself."""
-ELSEWHERE = {("doctor",)}
-"""It has findings, whatever the server answers."""
+ELSEWHERE = {("doctor",), ("relay",)}
+"""These have findings, or go on, whatever the server answers."""
 
 
 def asking_commands() -> dict[tuple[str, ...], list[str]]:

@@ -21,8 +21,8 @@ from tests.cli.test_help import commands
 from tests.receiver import Receiver
 from typer.testing import CliRunner
 
+from forewarn.bootstrap.listening import Listeners
 from forewarn.bootstrap.server import serve_during
-from forewarn.bootstrap.start import Listeners
 from forewarn.cli.app import app
 from forewarn.clocks import SystemClock
 from forewarn.domain.notification import give_up
@@ -42,6 +42,7 @@ GIVEN_UP = ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000
 
 WITHOUT_END = {
     "serve": "tests/e2e/test_service.py",
+    "relay": "tests/e2e/test_relay_process.py",
     "demo": "tests/e2e/test_demo.py",
     "emulator run": "tests/e2e/test_emulator.py",
     "conformance run": "tests/conformance/kit/test_battery.py",

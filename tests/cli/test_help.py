@@ -56,6 +56,7 @@ VERBS = {
 def commands() -> Iterator[tuple[str, ...]]:
     yield ("demo",)
     yield ("serve",)
+    yield ("relay",)
     yield ("open",)
     yield ("audit",)
     yield ("calendar",)

@@ -14,8 +14,8 @@ import pytest
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.recorder import RecordingOrder, record
-from forewarn.cli.transport import LateReplyError, ServerRequest, send
 from forewarn.files.recording import RecordedAnswer, read_recording
+from forewarn.transport.requests import LateReplyError, ServerRequest, send
 
 EMPTY = b'{"DocumentIncarnation":0,"Events":[]}'
 NEXT = b'{ "DocumentIncarnation": 1, "Events": [] }'

@@ -95,6 +95,9 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"paused": "maybe"}, "The setting paused is wrong: 'maybe' is neither true nor false."),
         ({"user_initiated_limit": "x"}, "The setting user_initiated_limit is wrong: 'x' is not a"),
         ({"speed": 2, "clock": "virtual"}, "The setting speed cannot be used with clock virtual."),
+        ({"fronts": -1}, "The setting fronts is wrong: -1 is too low, the minimum is 0."),
+        ({"fronts": 1, "clock": "virtual"}, "The setting fronts cannot be used with clock virtual"),
+        ({"fronts": 1, "journal": True}, "The setting fronts cannot be used with journal."),
         (
             {"clock": "lunar"},
             "The setting clock is wrong: 'lunar' is not one of 'real' or 'virtual'.",

@@ -255,8 +255,10 @@ def test_secret_that_others_can_access_is_refused(folder: Path, mode: int) -> No
         read_secret(folder / "admin.token")
 
 
-@pytest.mark.parametrize("content", ["short", "", "é" * 30, "x" * 5000])
-def test_secret_has_a_length(folder: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["short", "", "é" * 30, "x" * 5000, f"token:  {SECRET}\nrole:   relay\n"]
+)
+def test_secret_is_one_line_of_a_length(folder: Path, content: str) -> None:
     with create_private(folder / "admin.token") as file:
         file.write(content.encode())
 

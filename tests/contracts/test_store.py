@@ -496,7 +496,8 @@ def test_token_is_found_by_hash_and_replaced(store: Store) -> None:
         created_at=NOW,
         expires_at=NOW + timedelta(days=1),
     )
-    other = Token(name="bob", token_hash="b" * 64, role=Role.VIEWER, created_at=NOW)
+    host = HostName("kvm-1")
+    other = Token(name="bob", token_hash="b" * 64, role=Role.RELAY, host=host, created_at=NOW)
     _put(store, lambda tx: tx.put_token, (token, other))
     revoked = replace(token, revoked_at=NOW, last_used_at=NOW)
 

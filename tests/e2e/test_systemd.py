@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import START_SECONDS, ServerMaker
 
-UNIT = Path(__file__).parents[2] / "contrib/systemd/forewarn.service"
+UNITS = Path(__file__).parents[2] / "contrib/systemd"
+UNIT = UNITS / "forewarn.service"
+RELAY = UNITS / "forewarn-relay.service"
 MOST_EXPOSED = 2.5
 """What `systemd-analyze security` may say; 10 is a unit without restrictions."""
 ANALYZE = shutil.which("systemd-analyze")
@@ -25,9 +27,10 @@ def analyze(*arguments: str) -> str:
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze of systemd")
-def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "forewarn.service"
-    unit.write_text(UNIT.read_text().replace("/usr/local/bin/forewarn", "/bin/true"))
+@pytest.mark.parametrize("shipped", [UNIT, RELAY], ids=lambda unit: unit.stem)
+def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path, shipped: Path) -> None:
+    unit = tmp_path / shipped.name
+    unit.write_text(shipped.read_text().replace("/usr/local/bin/forewarn", "/bin/true"))
 
     assert analyze("verify", "--man=no", str(unit)) == ""
     report = analyze("security", "--offline=true", "--no-pager", str(unit))
@@ -43,6 +46,10 @@ def test_settings_file_decides_about_everything_else() -> None:
     assert command == "serve --config /etc/forewarn/forewarn.toml"
     # Where the default database, forewarn.db, is made.
     assert "\nWorkingDirectory=/var/lib/forewarn\n" in UNIT.read_text()
+    (command,) = re.findall(r"^ExecStart=\S+ (.*)$", RELAY.read_text(), re.MULTILINE)
+    assert command == "relay --config /etc/forewarn/relay.toml"
+    # Where the default state directory is.
+    assert "\nWorkingDirectory=/var/lib/forewarn-relay\n" in RELAY.read_text()
 
 
 def test_systemd_is_told_when_everybody_is_answered(

@@ -60,19 +60,30 @@ def make_pair(tmp_path: Path) -> Callable[..., Pair]:
     def make(start: str = "20200101000000Z", end: str = "20990101000000Z") -> Pair:
         folder = tmp_path / f"certificate-{end}"
         folder.mkdir()
-        config, key = folder / "openssl.cnf", folder / "key.pem"
-        config.write_text(CONFIG.format(folder=folder))
-        (folder / "index.txt").touch()
-        request, certificate = folder / "request.pem", folder / "certificate.pem"
-        _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
-        _openssl("req", "-new", "-key", key, "-subj", "/CN=test only", "-out", request)
-        _openssl(
-            "ca", "-batch", "-notext", "-selfsign", "-config", config, "-keyfile", key,
-            "-startdate", start, "-enddate", end, "-in", request, "-out", certificate,
-        )  # fmt: skip
-        return Pair(certificate=certificate, key=key)
+        return make_pair_in(folder, start=start, end=end)
 
     return make
+
+
+def make_pair_in(
+    folder: Path,
+    settings: str = CONFIG,
+    *,
+    start: str = "20200101000000Z",
+    end: str = "20990101000000Z",
+) -> Pair:
+    """Make certificate.pem and key.pem in *folder*."""
+    config, key = folder / "openssl.cnf", folder / "key.pem"
+    config.write_text(settings.format(folder=folder))
+    (folder / "index.txt").touch()
+    request, certificate = folder / "request.pem", folder / "certificate.pem"
+    _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
+    _openssl("req", "-new", "-key", key, "-subj", "/CN=test only", "-out", request)
+    _openssl(
+        "ca", "-batch", "-notext", "-selfsign", "-config", config, "-keyfile", key,
+        "-startdate", start, "-enddate", end, "-in", request, "-out", certificate,
+    )  # fmt: skip
+    return Pair(certificate=certificate, key=key)
 
 
 def _openssl(*arguments: object) -> None:

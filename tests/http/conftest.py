@@ -12,7 +12,7 @@ from tests.replicas import ITSELF
 
 from forewarn.clocks import SystemClock
 from forewarn.desk.caller import Authenticator
-from forewarn.desk.feed import Feed
+from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.desk.services import ClockError, Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
@@ -106,9 +106,9 @@ def wakeups(store: Store) -> list[str]:
 
 
 @pytest.fixture
-def feed(store: Store) -> Feed:
+def ledger_watch(store: Store) -> LedgerWatch:
     """What watchers are told, with a heart-beat that tests can wait for."""
-    made = Feed(store, heart_beat=0.2)
+    made = LedgerWatch(store, heart_beat=0.2)
     store.listen(made.note)
     return made
 
@@ -139,9 +139,9 @@ def services(
     clock: HandClock,
     wall: Wall,
     wakeups: list[str],
-    feed: Feed,
+    ledger_watch: LedgerWatch,
 ) -> Services:
-    return make_services(store, clock, wall, wakeups=wakeups, feed=feed)
+    return make_services(store, clock, wall, wakeups=wakeups, ledger_watch=ledger_watch)
 
 
 def make_services(
@@ -150,7 +150,7 @@ def make_services(
     wall: Wall,
     *,
     wakeups: list[str],
-    feed: Feed,
+    ledger_watch: LedgerWatch,
 ) -> Services:
     """Return what operators use on *store*, with the ids of its own beginning at one."""
     numbers = count(1)
@@ -180,7 +180,7 @@ def make_services(
         finish_turn=lambda: None,
         replicas=SoleReplica(store, ITSELF, now=lambda: wall.now),
         database="forewarn.db",
-        feed=feed,
+        ledger_watch=ledger_watch,
         scenarios=built_in_scenarios(),
         gates=AskedGates(
             {}, outbound=Outbound(), clock=clock, wall=SystemClock(), woken=lambda: None

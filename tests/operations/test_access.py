@@ -99,6 +99,17 @@ def test_scopes_are_kept_by_their_id_and_once(fleet: Store, operator: Context) -
     )
 
 
+@pytest.mark.parametrize(("given", "kept"), [("KVM-0", "kvm-0"), ("Kvm-9", "Kvm-9")])
+def test_host_of_a_relay_is_spelled_as_in_the_fleet_and_may_be_new(
+    fleet: Store, operator: Context, given: str, kept: str
+) -> None:
+    made = create(fleet, operator, TokenOrder(name="relay", role=Role.RELAY, host=given))
+
+    entry = fleet.read(lambda reading: reading.audit())[-1]
+    assert (made.host, entry.detail) == (kept, f"relay, {kept}")
+    assert find(fleet, operator.at) == made
+
+
 def test_unknown_scope_is_refused(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownSelectionError, match="'wbe'"):
         create(fleet, operator, replace(DEPLOY, scopes=("web", "wbe")))

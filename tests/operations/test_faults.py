@@ -6,7 +6,7 @@ import pytest
 
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.fault import Fault, FaultKind
-from forewarn.operations.context import Context, Rules, SharedDatabaseError
+from forewarn.operations.context import Context, FrontsError, Rules, SharedDatabaseError
 from forewarn.operations.faults import record_fault_clear, record_fault_set
 from forewarn.ports.store import Store
 
@@ -38,6 +38,15 @@ def test_fault_is_refused_where_other_replicas_would_not_know_of_it(
 
     with pytest.raises(SharedDatabaseError, match="Faults need a server with a database file"):
         fleet.write(lambda tx: record_fault_set(tx, shared, "web-0", REFUSED))
+
+    assert written(fleet) == []
+
+
+def test_fault_is_refused_where_other_processes_answer(fleet: Store, operator: Context) -> None:
+    with_fronts = replace(operator, rules=Rules(has_fronts=True))
+
+    with pytest.raises(FrontsError, match="this one has fronts"):
+        fleet.write(lambda tx: record_fault_set(tx, with_fronts, "web-0", REFUSED))
 
     assert written(fleet) == []
 

@@ -18,6 +18,7 @@ from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import VmName
 from forewarn.files.fleet import read_fleet
 from forewarn.metadata.board import Board
+from forewarn.metadata.store_feed import StoreFeed
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, cancel_event, create_events
 from forewarn.operations.inventory import apply_fleet, remove_vm
@@ -47,7 +48,7 @@ class Moving(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.store: Store = open_sqlite(Path(self.folder.name) / "forewarn.db", is_durable=False)
         self.board = Board(served_versions(PreviewWire.DOCUMENTED))
-        self.board.follow(self.store)
+        StoreFeed(self.board, self.store).begin()
         self.numbers = count(1)
         self.now = BEGAN
         self.places: dict[str, tuple[str, str | None]] = {name: (name, None) for name in NAMES}

@@ -17,6 +17,7 @@ from forewarn.domain.amending import amend, build_topology
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import FleetKeys, Topology, VirtualMachine, standalone
 from forewarn.metadata.board import Board
+from forewarn.metadata.store_feed import StoreFeed
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import SERVER_PAUSE, Reading, Store, StoreUnavailableError, Transaction
 from forewarn.protocol.versions import PreviewWire, served_versions
@@ -273,8 +274,9 @@ def test_write_is_acknowledged_while_the_board_reads_what_others_have_changed(
         if board.vm_named("new"):
             put_up.set()
 
-    board.follow(replica, shown)
-    following = threading.Thread(target=board.rounds.run)
+    feed = StoreFeed(board, replica, shown)
+    feed.begin()
+    following = threading.Thread(target=feed.rounds.run)
     following.start()
     try:
         with unreadable(postgres_url) as lock:
@@ -285,7 +287,7 @@ def test_write_is_acknowledged_while_the_board_reads_what_others_have_changed(
             assert board.vm_named("new") is None
         assert put_up.wait(TIMEOUT), "the topology was not put up"
     finally:
-        board.rounds.stop()
+        feed.rounds.stop()
         following.join(TIMEOUT)
 
 

@@ -268,6 +268,7 @@ def export_from(store: SqliteStore, tally: Tally, epoch: Callable[[], int]) -> C
             tally=tally,
             parked=lambda: 0,
             watchers=lambda: 0,
+            followers=lambda: 0,
             lateness=Distribution(()),
             epoch=epoch,
             is_paused=lambda: False,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.wording.addresses import TcpAddress, UnixAddress, parse_address
+from forewarn.wording.addresses import TcpAddress, UnixAddress, is_loopback_url, parse_address
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,19 @@ def test_address_is_read(text: str, address: TcpAddress | UnixAddress) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a valid address"):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_here"),
+    [
+        ("http://localhost:8170", True),
+        ("http://127.0.0.9", True),
+        ("http://[::1]:8170/", True),
+        ("http://10.0.0.5:8170", False),
+        ("http://localhost.example", False),
+        ("http://[", False),
+        ("", False),
+    ],
+)
+def test_url_of_this_machine_is_known(url: str, *, is_here: bool) -> None:
+    assert is_loopback_url(url) is is_here

@@ -4,10 +4,10 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 import uvicorn
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import forewarn
 from forewarn.bootstrap.clock_control import ReplicaClockControl
@@ -22,7 +22,7 @@ from forewarn.control.app import create_app
 from forewarn.control.authentication import is_of_api
 from forewarn.control.http import configure
 from forewarn.desk.caller import Authenticator
-from forewarn.desk.feed import Feed
+from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
 from forewarn.domain.access import ADMIN
@@ -35,23 +35,34 @@ _READING: Final = frozenset({"GET", "HEAD", None})
 """Methods that change nothing; the lifespan of the application has none."""
 
 
+class Stream(Protocol):
+    """Something that goes on until it is told to stop."""
+
+    def stop(self) -> None: ...
+
+
 class ControlServer(uvicorn.Server):
     """uvicorn on open sockets, leaving the signals to whoever runs the event loop."""
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        app: ASGIApp,
         listeners: Iterable[socket.socket],
         *,
-        certificate: Certificate | None,
-        streams: Iterable[Feed | Pulse],
+        certificate: Certificate | None = None,
+        streams: Iterable[Stream] = (),
         refusals: Refusals,
     ) -> None:
-        super().__init__(config)
+        super().__init__(configure(app, tls=certificate.context if certificate else None))
+        self._app = app
         self._certificate = certificate
         self._listeners = list(listeners)
         self._streams = tuple(streams)
         self._refusals = refusals
+
+    def for_fronts(self, listeners: Iterable[socket.socket]) -> "ControlServer":
+        """Return the server of the same API on private *listeners*, where nobody needs TLS."""
+        return ControlServer(self._app, listeners, refusals=self._refusals)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
@@ -83,11 +94,11 @@ def control_server(
     replica: Replica, listeners: Iterable[socket.socket], *, is_ready: Callable[[], bool]
 ) -> ControlServer:
     """Return the server of the control API and the console of *replica* on *listeners*."""
-    feed, pulse = Feed(replica.store), Pulse()
-    replica.store.listen(feed.note)
+    ledger_watch, pulse = LedgerWatch(replica.store), Pulse()
+    replica.store.listen(ledger_watch.note)
     replica.store.listen(pulse.note)
     refused = Counter[str]()
-    services = _make_services(replica, feed, refused, is_ready)
+    services = _make_services(replica, ledger_watch, refused, is_ready)
     where = parse_address(replica.settings.control)
     own_host = where.host if isinstance(where, TcpAddress) else ""
     names = replica.settings.control_host
@@ -101,12 +112,11 @@ def control_server(
             return
         await api(scope, receive, _touching(pulse, scope, send))
 
-    certificate = find_certificate(replica.settings)
     return ControlServer(
-        configure(app, tls=certificate.context if certificate else None),
+        app,
         listeners,
-        certificate=certificate,
-        streams=(feed, pulse),
+        certificate=find_certificate(replica.settings),
+        streams=(ledger_watch, pulse, replica.hub),
         refusals=refusals,
     )
 
@@ -125,7 +135,7 @@ def _touching(pulse: Pulse, scope: Scope, send: Send) -> Send:
 
 
 def _make_services(
-    replica: Replica, feed: Feed, refused: Counter[str], is_ready: Callable[[], bool]
+    replica: Replica, ledger_watch: LedgerWatch, refused: Counter[str], is_ready: Callable[[], bool]
 ) -> Services:
     authenticator = Authenticator(
         store=replica.store,
@@ -148,20 +158,23 @@ def _make_services(
         replicas=replica.replicas,
         database=replica.database,
         executor_problem=replica.executor_problem,
-        feed=feed,
+        ledger_watch=ledger_watch,
         scenarios=built_in_scenarios(),
         notifiers=replica.notifiers,
         gates=replica.gates,
-        metrics=exporter(_sources(replica, feed, refused)),
+        metrics=exporter(_sources(replica, ledger_watch, refused)),
         failing=lambda: replica.supervisor.failing,
         jumps=lambda: replica.clock_watch.jumps,
         showings=replica.showings.pending,
         journal=replica.journal.requests if replica.settings.journal else None,
+        front_services=replica.front_services,
         refused=refused,
     )
 
 
-def _sources(replica: Replica, feed: Feed, refused: Mapping[str, int]) -> FigureSources:
+def _sources(
+    replica: Replica, ledger_watch: LedgerWatch, refused: Mapping[str, int]
+) -> FigureSources:
     return FigureSources(
         version=forewarn.__version__,
         store=replica.store,
@@ -169,7 +182,8 @@ def _sources(replica: Replica, feed: Feed, refused: Mapping[str, int]) -> Figure
         topology=lambda: replica.board.topology,
         tally=replica.tally,
         parked=lambda: len(replica.board.waiters),
-        watchers=lambda: feed.watchers,
+        watchers=lambda: ledger_watch.watchers,
+        followers=lambda: replica.hub.followers,
         lateness=replica.performance.lateness,
         epoch=lambda: replica.candidate.epoch,
         is_paused=lambda: replica.store.read(find_pause) is not None,

@@ -15,9 +15,12 @@ from forewarn.bootstrap.start import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import Employer, Workforce
 from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.domain.names import HostName
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.emulator.journal import MemoryJournal
 from forewarn.executors.manual import ManualExecutor
+from forewarn.feed.front_services import FrontPasses, FrontServices
+from forewarn.feed.hub import Hub
 from forewarn.gates.asked_gates import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
@@ -26,6 +29,7 @@ from forewarn.metadata.identity import Identifier
 from forewarn.metadata.journaled import JournaledApp
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.showings import Showings
+from forewarn.metadata.store_feed import StoreFeed
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
@@ -80,10 +84,9 @@ def assemble(
     """
     clock = beginning.clock
     context = _make_context(settings, clock, outside)
-    board = Board(served_versions(settings.preview_wire))
-    showings = Showings(store, clock)
-    board.follow(store, showings.note)
-    faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
+    store_feed, showings = _follow(store, clock, settings)
+    board = store_feed.board
+    faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.look_again)
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
     make = _LeaderMaker(store, outside, gates, faults, context, reports)
@@ -94,6 +97,8 @@ def assemble(
         settings=settings,
         store=store,
         board=board,
+        store_feed=store_feed,
+        hub=_tell_followers(board, settings),
         clock=clock,
         faults=faults,
         journal=MemoryJournal(clock, SystemClock()),
@@ -125,6 +130,9 @@ class Replica:
     settings: Settings
     store: Store
     board: Board
+    store_feed: StoreFeed
+    hub: Hub
+    passes: FrontPasses = field(default_factory=FrontPasses)
     clock: Clock
     faults: MemoryFaults
     journal: MemoryJournal
@@ -149,10 +157,27 @@ class Replica:
     def settle(self) -> None:
         """Do all that is due, before anybody is answered, under the virtual clock.
 
-        Under the real clock the scheduler does it by itself: it hears of every commit.
+        Under the real clock the scheduler does it by itself: it hears of every commit. Under both,
+        every front of this server shows it then.
         """
         if isinstance(self.clock, VirtualClock):
             self.candidate.scheduler.settle()
+        self.hub.await_shown()
+
+    def verbs(self, host: HostName | None) -> StoreVerbs:
+        """Return what virtual machines on *host*, or on any, can have done."""
+        return StoreVerbs(self.store, self.context, self.settle, host)
+
+    @property
+    def front_services(self) -> FrontServices:
+        """What this server does for its fronts and for relays."""
+        return FrontServices(
+            hub=self.hub,
+            verbs=self.verbs,
+            polled=self.polls.note_all,
+            tally=self.tally,
+            passes=self.passes,
+        )
 
     def metadata_server(self, listeners: Iterable[socket.socket]) -> MetadataServer:
         """Return the server that answers virtual machines on *listeners*."""
@@ -163,12 +188,10 @@ class Replica:
             trusted_proxies=self.settings.trusted_proxies,
             proxy_secret=self.settings.proxy_secret or "",
         )
-        is_virtual = isinstance(self.clock, VirtualClock)
-        verbs = StoreVerbs(self.store, self.context, self.settle if is_virtual else None)
         app = MetadataApp(
             board=self.board,
             identity=identity,
-            verbs=verbs,
+            verbs=self.verbs(None),
             polled=self.polls.note,
             faults=self.faults,
             tally=self.tally,
@@ -177,6 +200,20 @@ class Replica:
         if self.settings.journal:
             answering = JournaledApp(answering, identity, self.journal)
         return MetadataServer(answering, listeners)
+
+
+def _follow(store: Store, clock: Clock, settings: Settings) -> tuple[StoreFeed, Showings]:
+    """Have a board show what *store* has; it is the first that hears of a change."""
+    showings = Showings(store, clock)
+    feed = StoreFeed(Board(served_versions(settings.preview_wire)), store, showings.note)
+    feed.begin()
+    return feed, showings
+
+
+def _tell_followers(board: Board, settings: Settings) -> Hub:
+    hub = Hub(board, preview_wire=settings.preview_wire)
+    board.listen(hub.note)
+    return hub
 
 
 def _listen(store: Store, *listeners: ChangeListener) -> None:

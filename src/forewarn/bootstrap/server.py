@@ -4,7 +4,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -14,22 +14,24 @@ import structlog
 
 from forewarn.bootstrap.address import leave_address, public_url
 from forewarn.bootstrap.database import OpenDatabase, open_database, wait_for
+from forewarn.bootstrap.fronts import Fronts
+from forewarn.bootstrap.listening import Listeners, open_listeners
 from forewarn.bootstrap.operators import ControlServer, control_server
 from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import (
     FleetDeclaration,
-    Listeners,
     StartingPoint,
     begin_as_declared,
-    open_listeners,
     read_fleet_declaration,
 )
 from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
 from forewarn.bootstrap.tls import check_control
 from forewarn.bootstrap.workforce import ReloadableWorkforce
 from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.connections.event_loop import fastest_loop
 from forewarn.environment import environment_with, notify_socket
+from forewarn.feed.front_order import FrontOrder
 from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import App, MetadataServer
 from forewarn.notifications.configuration import read_notifications
@@ -81,15 +83,6 @@ def serve_during(
     itself = introduce(settings, public_url(settings, listeners.control[0]))
     with _replica(settings, itself, fleet, _read_parts(settings)) as replica:
         _run(replace(replica, around=partial(around, replica)), listeners, errand)
-
-
-def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return how to make the fastest event loop there is, if it is not the usual one."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 def _read_parts(settings: Settings) -> Outside:
@@ -171,6 +164,7 @@ async def _serve(
     control = control_server(
         replica, listeners.control, is_ready=lambda: metadata.started and not metadata.should_exit
     )
+    for_fronts = control.for_fronts(listeners.private)
     # What is there now stays. To look through it for garbage took 0.2 s, with everybody waiting.
     gc.freeze()
     replica.candidate.campaign()
@@ -180,30 +174,59 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             group.create_task(metadata.run_until_stopped())
             group.create_task(control.serve())
+            group.create_task(for_fronts.serve())
+            fronts = _make_fronts(replica, listeners, metadata)
+            running = group.create_task(fronts.run())
             if ready is not None:
                 _obey(group, replica, (metadata, control), ready)
             try:
                 await errand()
             finally:
                 metadata.stop()
-                control.should_exit = True
+                fronts.stop()
+                await asyncio.wait({running})  # they ask the server until they have ended
+                control.should_exit = for_fronts.should_exit = True
     finally:
-        # The log of events last, for all the others can still have changed one.
-        *others, event_log = threads
-        for thread in others:
-            thread.stop()
-        await asyncio.to_thread(replica.gates.close)
-        for thread in others:
-            await asyncio.to_thread(thread.join)
-        event_log.stop()
-        await asyncio.to_thread(event_log.join)
+        await _end(replica, threads)
         log.info("stopped")
+
+
+async def _end(replica: Replica, threads: Sequence[SupervisedThread]) -> None:
+    # The log of events last, for all the others can still have changed one.
+    *others, event_log = threads
+    for thread in others:
+        thread.stop()
+    await asyncio.to_thread(replica.gates.close)
+    for thread in others:
+        await asyncio.to_thread(thread.join)
+    event_log.stop()
+    await asyncio.to_thread(event_log.join)
+
+
+def _make_fronts(replica: Replica, listeners: Listeners, server: MetadataServer) -> Fronts:
+    settings = replica.settings
+
+    def order(name: str, files: Sequence[int]) -> FrontOrder:
+        return FrontOrder(
+            listeners=tuple(files),
+            server=str(listeners.private[0].getsockname()),
+            secret=replica.passes.issue(name),
+            default_vm=settings.default_vm,
+            trust_path=settings.trust_path,
+            trusted_proxies=settings.trusted_proxies,
+            proxy_secret=settings.proxy_secret or "",
+            preview_wire=settings.preview_wire,
+            log_format=settings.log_format,
+            log_level=settings.log_level,
+        )
+
+    return Fronts(listeners.fronts, order, server, replica.supervisor.failures)
 
 
 def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
     start = replica.supervisor.start
     yield start("leadership", replica.candidate)
-    yield start("board", replica.board.rounds)
+    yield start("board", replica.store_feed.rounds)
     yield start("polls", replica.polls.rounds)
     yield start("showings", replica.showings.rounds)
     if not isinstance(replica.clock, VirtualClock):  # whose time is not that of the machine

@@ -1,11 +1,8 @@
 """What happens before a server serves: everything is checked first, then written at once."""
 
-import errno
-import os
 import socket
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +24,6 @@ from forewarn.files.fleet import (
 )
 from forewarn.files.fleet_lines import FleetLines, subject_of
 from forewarn.files.toml import NotTomlError, decode, place
-from forewarn.metadata.http import open_listener, open_unix_listener
 from forewarn.operations.access import grant_admin, is_secret_of, new_secret
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.differences import Difference
@@ -44,7 +40,6 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
-from forewarn.wording.addresses import UnixAddress, parse_address
 from forewarn.wording.differences import difference_line
 from forewarn.wording.durations import parse_duration
 
@@ -60,14 +55,6 @@ _MOST_LINES: Final = 50
 
 class StartError(ForewarnError):
     """The server cannot start."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listeners:
-    """Open sockets, before anybody is answered on them."""
-
-    metadata: tuple[socket.socket, ...]
-    control: tuple[socket.socket, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,17 +123,6 @@ def read_declaration(path: Path) -> FleetDeclaration:
         raise StartError(f"{place(path, error.line)}: {error}") from error
 
 
-def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
-    """Listen where *settings* say; the sockets are closed with *closing*."""
-    return Listeners(
-        metadata=tuple(
-            closing.enter_context(_listen("--metadata", address, settings.socket_mode))
-            for address in settings.metadata
-        ),
-        control=(closing.enter_context(_listen("--control", settings.control)),),
-    )
-
-
 def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> StartingPoint:
     """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
     plan = _plan(store, settings, fleet, now) if fleet is not None and settings.is_shared else None
@@ -179,6 +155,7 @@ def make_rules(settings: Settings) -> Rules:
         is_simulated=settings.executor is ExecutorKind.SIMULATED,
         document_retention=parse_duration(settings.document_retention),
         is_shared=settings.is_shared,
+        has_fronts=settings.fronts > 0,
     )
 
 
@@ -381,15 +358,3 @@ class AdminToken:
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _listen(flag: str, address: str, mode: int = 0o660) -> socket.socket:
-    where = parse_address(address)
-    try:
-        if isinstance(where, UnixAddress):
-            return open_unix_listener(where.path, mode)
-        return open_listener(where.host, where.port)
-    except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else str(error)
-        hint = f" Choose another with {flag}." if error.errno == errno.EADDRINUSE else ""
-        raise StartError(f"Cannot listen on {address}: {problem}.{hint}") from error

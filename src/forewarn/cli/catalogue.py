@@ -34,6 +34,7 @@ def _for_tests(summary: str, usual_verb: str = "") -> Listed:
 COMMANDS: Final[Mapping[str, Listed]] = {
     "demo": Listed("Watch a roll-out go through a fleet."),
     "serve": Listed("Serve virtual machines and operators until stopped."),
+    "relay": Listed("Serve the virtual machines of one host for a server elsewhere.", is_rare=True),
     "open": Listed("Open the web console in a browser, signed in."),
     "calendar": Listed("Print planned maintenance as an iCalendar.", is_rare=True),
     "audit": Listed("List who did what, from where, and who was refused.", is_rare=True),

@@ -80,8 +80,8 @@ def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
 
 def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignals) -> None:
     print_line("Starting a service and its fleet ...")
+    from forewarn.bootstrap.listening import Listeners  # noqa: PLC0415
     from forewarn.bootstrap.server import serve_during  # noqa: PLC0415 - needs the server install
-    from forewarn.bootstrap.start import Listeners  # noqa: PLC0415
     from forewarn.cli.demonstration.audience import Audience  # noqa: PLC0415
     from forewarn.cli.demonstration.fleet import fleet_file  # noqa: PLC0415
     from forewarn.cli.demonstration.performance import (  # noqa: PLC0415 - only the demo pays for it

@@ -25,8 +25,9 @@ from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.settings_table import ClockKind
 
 if TYPE_CHECKING:
+    from forewarn.bootstrap.listening import Listeners
     from forewarn.bootstrap.replica import Replica
-    from forewarn.bootstrap.start import FleetDeclaration, Listeners
+    from forewarn.bootstrap.start import FleetDeclaration
     from forewarn.metadata.http import App
     from forewarn.settings import Settings
 
@@ -169,7 +170,7 @@ def _choose_vm(wanted: Emulation, declaration: "FleetDeclaration") -> str:
 def _listen_to_both(
     wanted: Emulation, host_name: str, control: socket.socket, closing: ExitStack
 ) -> "Listeners":
-    from forewarn.bootstrap.start import Listeners  # noqa: PLC0415
+    from forewarn.bootstrap.listening import Listeners  # noqa: PLC0415
     from forewarn.metadata.http import open_listener  # noqa: PLC0415
 
     if not wanted.netns:

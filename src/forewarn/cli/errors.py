@@ -94,6 +94,7 @@ HINTS: Final[Mapping[str, str]] = {
     "host-closed": "try: forewarn host open {host}",
     "host-under-way": "try: forewarn maintenance explain {maintenance_id}",
     "shared-database": "try it on a server of its own: forewarn serve --database FILE",
+    "fronts": "try it on a server that was started without --fronts",
     "unknown-scenario": "try: forewarn scenario list",
     "unknown-scenario-run": "try: forewarn scenario status",
     "scenario-over": "try: forewarn scenario status {run_id}",

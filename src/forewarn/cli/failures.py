@@ -8,7 +8,7 @@ from typing import Final
 
 from forewarn.cli.errors import CommandError, ExitCode, exit_code_of, hint_for
 from forewarn.cli.output import Row
-from forewarn.cli.transport import (
+from forewarn.transport.requests import (
     HungUpError,
     LateReplyError,
     MisnamedError,

@@ -13,7 +13,7 @@ from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
-from forewarn.cli.transport import TransportError
+from forewarn.transport.requests import TransportError
 from forewarn.wording.durations import parse_duration
 
 T = TypeVar("T")

@@ -18,15 +18,6 @@ from typing import Any, Final
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import print_line
-from forewarn.cli.transport import (
-    LargeReplyError,
-    LateReplyError,
-    ServerReply,
-    ServerRequest,
-    ServerUrlError,
-    TransportError,
-    send,
-)
 from forewarn.domain.phrases import count_of
 from forewarn.files.recording import (
     HEADERS,
@@ -40,6 +31,15 @@ from forewarn.files.tables import is_plain
 from forewarn.protocol.dates import read_retry_after
 from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
+from forewarn.transport.requests import (
+    LargeReplyError,
+    LateReplyError,
+    ServerReply,
+    ServerRequest,
+    ServerUrlError,
+    TransportError,
+    send,
+)
 
 _TIMEOUT: Final = 10.0
 _SHORTEST: Final = 0.001

@@ -90,6 +90,14 @@ def take_flags(command: Callable[..., None]) -> None:
     command.__dict__["__signature__"] = inspect.Signature([*others, *_FLAGS])
 
 
+def flags_of(settings: Mapping[str, Setting]) -> tuple[inspect.Parameter, ...]:
+    """Return the flags of *settings*.
+
+    Secrets do not belong on a command line, where every user of the machine can read them.
+    """
+    return tuple(_flag(name, each) for name, each in settings.items() if not each.is_secret)
+
+
 def _flag(name: str, setting: Setting) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
     declared = typer.Option(
@@ -114,11 +122,7 @@ def _say_default(setting: Setting) -> str:
 
 
 _CONFIG: Final = option("FILE", "Settings file (default: forewarn.toml, if it exists).")
-_FLAGS: Final = (
-    # Secrets do not belong on a command line, where every user of the machine can read them.
-    *(_flag(name, setting) for name, setting in SETTINGS.items() if not setting.is_secret),
-    keyword("config", Annotated[Path | None, _CONFIG]),
-)
+_FLAGS: Final = (*flags_of(SETTINGS), keyword("config", Annotated[Path | None, _CONFIG]))
 take_flags(serve)
 app = alone()
 app.command("serve")(serve)

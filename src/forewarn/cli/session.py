@@ -28,8 +28,8 @@ from forewarn.cli.ids import complete_path
 from forewarn.cli.options import keyword, option, switch
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
 from forewarn.cli.server_start import await_start, is_starting
-from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
-from forewarn.cli.transport import (
+from forewarn.cli.settings import load_cli_settings, url_of
+from forewarn.transport.requests import (
     BrokenReplyError,
     ServerReply,
     ServerRequest,
@@ -37,6 +37,7 @@ from forewarn.cli.transport import (
     opened,
     send,
 )
+from forewarn.wording.addresses import is_loopback_url
 
 if TYPE_CHECKING:
     import ssl  # costs more than all else here, and is not used for help and completion
@@ -303,7 +304,7 @@ def _refuse_odd_token(token: str) -> None:
 
 def _refuse_clear_text(server: str) -> None:
     """Refuse to send a token where others could read it on the way."""
-    if not (server.lower().startswith("https:") or is_loopback(server)):
+    if not (server.lower().startswith("https:") or is_loopback_url(server)):
         raise CommandError(
             f"{server} would receive the token over plain HTTP, which others can read.",
             code=ExitCode.USAGE,

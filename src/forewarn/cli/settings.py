@@ -3,10 +3,8 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import IO, Any, Final
-from urllib.parse import urlsplit
 
 from forewarn.environment import (
     ADMIN_TOKEN_FILE,
@@ -17,6 +15,7 @@ from forewarn.environment import (
     read_variables,
 )
 from forewarn.private_files import UnsafeFileError, is_trusted, read_secret
+from forewarn.wording.addresses import is_loopback_url
 
 if sys.platform == "win32":
 
@@ -87,7 +86,7 @@ class CliSettings:
         if self.token is not None:
             return self.token
         server = url_of(server)
-        if not (is_loopback(server) or server == find_control_url(self.control_url_file)):
+        if not (is_loopback_url(server) or server == find_control_url(self.control_url_file)):
             return None
         try:
             return read_secret(self.token_file)
@@ -101,15 +100,6 @@ class CliSettings:
 def url_of(server: str) -> str:
     """Return the URL of *server*, which may be just HOST:PORT."""
     return (server if "://" in server else f"http://{server}").rstrip("/")
-
-
-def is_loopback(server: str) -> bool:
-    """Tell whether requests to the URL *server* stay on this machine."""
-    try:
-        host = urlsplit(server).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def load_cli_settings() -> CliSettings:

@@ -8,6 +8,7 @@ import typer
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.options import ConfigFile, argument, option
 from forewarn.cli.output import (
     Columns,
@@ -37,6 +38,7 @@ _COLUMNS: Final[Columns] = {
     "name": "name",
     "role": "role",
     "scopes": "scopes",
+    "host": "host",
     "created": lambda token: wall_time_of(token["created_at"]),
     "expires": lambda token: wall_time_of(token["expires_at"]),
     "last used": lambda token: wall_time_of(token["last_used_at"]),
@@ -48,6 +50,7 @@ _FIELDS: Final[Columns] = {
     "role": "role",
     "may": lambda token: MAY[Role(token["role"])],
     "scopes": "scopes",
+    "host": "host",
     "expires": lambda token: wall_time_of(token["expires_at"]),
 }
 
@@ -55,9 +58,12 @@ _FIELDS: Final[Columns] = {
 @command(app, "create")
 def create(
     session: Session,
-    name: Name,
+    name: Annotated[str | None, argument("NAME", "The name of its owner, for the audit.")] = None,
     *,
-    role: Annotated[Role, typer.Option(case_sensitive=False, help="The role of its owner.")],
+    role: Annotated[
+        Role | None, typer.Option(case_sensitive=False, help="The role of its owner.")
+    ] = None,
+    relay: Annotated[str | None, option("HOST", "For the relay on this host.")] = None,
     scope: Annotated[
         list[str] | None, option("NAME", "Only this set, service or machine; repeatable.")
     ] = None,
@@ -65,10 +71,22 @@ def create(
 ) -> None:
     """Create a token, and print its secret once.
 
+    The token of a relay is called relay-HOST unless it has a NAME.
+
     Example: forewarn token create deploy --role operator --scope web --expires 30d
+
+    Example: forewarn token create --relay kvm-1
     """
-    order = {"name": name, "role": role, "scopes": scope or [], "expires": expires}
-    session.show(session.post("tokens", body=order, takes_key=False), _print_new)
+    if relay is not None:
+        order = _order_for_relay(relay, name, role, scope)
+    elif name is None or role is None or role is Role.RELAY:
+        raise _misuse("Give NAME and --role, or --relay HOST for a relay.")
+    else:
+        order = {"name": name, "role": role, "scopes": scope or []}
+    token = session.post("tokens", body={**order, "expires": expires}, takes_key=False)
+    session.show(token, _print_new)
+    if relay is not None:
+        _note_unknown_host(session, relay)
 
 
 @command(app, "list")
@@ -119,6 +137,27 @@ def renew_admin(
             hint = "try: --state-dir DIR, or --config FILE"
             raise CommandError(message, code=ExitCode.NOT_FOUND, hint=hint)
         print_line(f"{renew_admin_token(directory)} has a new admin token")
+
+
+def _order_for_relay(
+    host: str, name: str | None, role: Role | None, scopes: list[str] | None
+) -> Row:
+    if role is not None:
+        raise _misuse("--relay takes no --role: the role of a relay is relay.")
+    if scopes:
+        raise _misuse("--relay takes no --scope: a relay serves all machines on its host.")
+    return {"name": name or f"relay-{host}", "role": Role.RELAY, "host": host}
+
+
+def _note_unknown_host(session: Session, host: str) -> None:
+    try:
+        session.get("hosts", host)
+    except ServerRefusedError:
+        print_line(f"Note: the fleet has no host {host!r} yet.", err=True)
+
+
+def _misuse(message: str) -> CommandError:
+    return CommandError(message, code=ExitCode.USAGE, hint="try: forewarn token create --help")
 
 
 def _renew_shared(settings: "Settings") -> Path:

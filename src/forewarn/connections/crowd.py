@@ -79,6 +79,7 @@ class Holder:
     members: dict[Member, None] = field(default_factory=dict)
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
     left: int = EFFORT_PER_TURN
+    turn: int = 0
     is_noted: bool = False
     is_pipelining: bool = False
 
@@ -91,6 +92,13 @@ class Holder:
             return False
         self.left -= effort
         return True
+
+    def spend_in(self, turn: int) -> bool:
+        """Take one out of *turn*, for somebody who counts turns and leaves nothing for the next."""
+        if self.turn != turn and not self.is_noted:
+            self.turn, self.left = turn, EFFORT_PER_TURN
+        self.left -= 1
+        return self.left >= 0
 
     def go_on(self) -> None:
         """Do what waits, as far as this turn goes."""

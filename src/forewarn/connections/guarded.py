@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any, ClassVar, Final, cast
 
@@ -283,7 +284,8 @@ class GuardedProtocol(NoUpgradeProtocol):
                     "close": self.transport.close,
                     "lost": self._lost,
                     "impatient": self._impatient,
-                }
+                },
+                **self.more_extensions(),
             }
             super().on_head_complete()
             # Which uvicorn before 0.53 finds out when it writes the answer, and then not always.
@@ -295,15 +297,18 @@ class GuardedProtocol(NoUpgradeProtocol):
         if not self._is_answered:
             super().on_request_complete()
 
+    def more_extensions(self) -> dict[str, Any]:
+        """Return what the application is to know of a request besides its connection."""
+        return {}
+
     def answer_at_once(self) -> bool:
         """Answer a request by its head alone, without an ASGI call; False sends it that way."""
         return False
 
-    def write_at_once(self, head: bytes, body: bytes) -> None:
-        """Write an answer whose *head* lacks the headers that all share and the blank line."""
+    def write_at_once(self, answer: bytes) -> None:
+        """Write a whole *answer*, after which the connection stays open."""
         self._holder.left -= 1
-        self.transport.write(b"".join((head, self._shared_lines(), b"\r\n", body)))
-        self.server_state.total_requests += 1
+        self.transport.write(answer)
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -367,5 +372,6 @@ class GuardedProtocol(NoUpgradeProtocol):
         self.transport.write(b"".join((STATUS_LINE[status], self._shared_lines(), ending)))
         # Closing now would reset the connection under a client that is still sending.
         if self.transport.can_write_eof():
-            self.transport.write_eof()
+            with suppress(OSError):  # it was reset in the meantime
+                self.transport.write_eof()
         self._await(_Awaited.FAREWELL)

@@ -15,9 +15,9 @@ def metadata_connections() -> int:
 def operator_connections() -> int:
     """Return how many connections operators get, which virtual machines cannot take.
 
-    People and scripts are few: 256 are enough, and must not cost a large fleet its share.
+    People and scripts are few, but each relay holds one, and there may be twenty thousand relays.
     """
-    return min(connections_within_open_files() // 4, 256)
+    return min(connections_within_open_files() // 4, 25_000)
 
 
 def operator_limits() -> "Limits":

@@ -39,7 +39,7 @@ def show_health(visit: Visit) -> Page:
             "leaders": [each.name for each in status.replicas if each.is_leader],
             "clock": services.clock.kind,
             "jumps": tuple(services.jumps())[::-1],
-            "watchers": services.feed.watchers,
+            "watchers": services.ledger_watch.watchers,
         },
     )
 

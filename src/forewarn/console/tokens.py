@@ -17,8 +17,8 @@ from forewarn.console.visit import (
 )
 from forewarn.desk.tokens import give_token
 from forewarn.domain.access import SESSION_IDLE, Token
-from forewarn.domain.roles import MAY, Role
-from forewarn.operations.access import revoke_token
+from forewarn.domain.roles import LADDER, MAY, Role
+from forewarn.operations.access import TokenOrder, revoke_token
 
 _ENDED_SHOWN: Final = 100
 
@@ -47,7 +47,7 @@ def show_tokens(visit: Visit) -> Page:
             "active": [line for line in lines if line.state == "active"],
             "ended": ended[:_ENDED_SHOWN],
             "more_ended": max(0, len(ended) - _ENDED_SHOWN),
-            "roles": MAY,
+            "roles": {role: MAY[role] for role in LADDER},
             "idle": SESSION_IDLE,
         },
     )
@@ -63,13 +63,8 @@ def create(visit: Visit) -> Fragment:
         role = Role(form.text("role"))
     except ValueError:
         raise FormError("Choose a role.") from None
-    token, secret = give_token(
-        visit.caller,
-        name=name,
-        role=role,
-        scopes=form.lines("scopes"),
-        expires=form.text("expires") or None,
-    )
+    order = TokenOrder(name=name, role=role, scopes=form.lines("scopes"))
+    token, secret = give_token(visit.caller, order, form.text("expires") or None)
     return Fragment(template="token_secret.html", values={"token": token, "secret": secret})
 
 

@@ -36,6 +36,7 @@ from forewarn.control import (
 )
 from forewarn.control.arm import add_arm_route
 from forewarn.control.authentication import API_PREFIX, OPENAPI_PATH, Authentication, OriginCheck
+from forewarn.control.front import front_routes
 from forewarn.control.problems import handle_problems
 from forewarn.control.refusal_audit import RefusalAudit
 from forewarn.control.routes import refuse_unknown_parameters
@@ -91,8 +92,10 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     app.state.services = services
     app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)
     app.router.routes.extend(_routes())
+    app.router.routes.extend(front_routes())
     arm_route = add_arm_route(app)
-    app.add_middleware(Authentication, authenticate=services.authenticate)
+    passes = services.front_services.passes if services.front_services else None
+    app.add_middleware(Authentication, authenticate=services.authenticate, passes=passes)
     app.add_middleware(OriginCheck, names=names, own_host=own_host)
     # Around them, because a caller without a token is refused too.
     app.state.refusals = Refusals(services)
@@ -111,7 +114,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     """Return what every app routes; made once, because it takes most of the time of a start."""
     router = APIRouter(generate_unique_id_function=_operation_id)
     router.include_router(health.router)
-    router.include_router(health.metrics, responses={401: _PROBLEM})
+    router.include_router(health.metrics, responses={401: _PROBLEM, 403: _PROBLEM})
     for noun in _NOUNS:
         router.include_router(
             noun.router,

@@ -18,7 +18,7 @@ _BEARER: Final = HTTPBearer(
     auto_error=False,
     description="The admin token, or one made by `forewarn token create`. Roles: "
     + "; ".join(f"{role} may {what}" for role, what in MAY.items())
-    + ". Each may also do what those before it may.",
+    + ". An operator may also do what a viewer may, and an admin what both may.",
 )
 
 

@@ -9,10 +9,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from forewarn.control.authentication import METRICS_PATH
 from forewarn.desk.schemas import HealthView, ReadinessView
 from forewarn.desk.services import Services
+from forewarn.domain.access import Principal
+from forewarn.domain.roles import Role
 
 router = APIRouter(tags=["health"])
 metrics = APIRouter(tags=["health"])
-"""Without a token on the machine itself, with any token elsewhere."""
+"""Without a token on the machine itself, with the token of any viewer elsewhere."""
 
 
 @router.get("/healthz")
@@ -49,6 +51,9 @@ class _Exposition(Response):
 def show_metrics(request: Request) -> Response:
     """Return the figures of this server, in the text format of Prometheus."""
     services: Services = request.app.state.services
+    principal: Principal | None = getattr(request.state, "principal", None)
+    if principal is not None:
+        principal.require(Role.VIEWER)
     return _Exposition(services.metrics())
 
 

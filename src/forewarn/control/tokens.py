@@ -11,7 +11,7 @@ from forewarn.desk.shapes import fill, mirrors
 from forewarn.desk.tokens import give_token
 from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
-from forewarn.operations.access import revoke_token
+from forewarn.operations.access import TokenOrder, revoke_token
 
 router = APIRouter(prefix="/tokens", tags=["tokens"])
 
@@ -24,10 +24,11 @@ class TokenRequest(BaseModel):
     name: Text
     role: Role
     scopes: Annotated[list[Text], Field(max_length=1000)] = []
+    host: Text | None = None
     expires: Moment | None = None
 
 
-@mirrors(Token, "name role scopes created_at expires_at revoked_at last_used_at")
+@mirrors(Token, "name role scopes host created_at expires_at revoked_at last_used_at")
 class TokenView(View):
     """One token, without its secret, which nobody knows but who has it."""
 
@@ -53,13 +54,10 @@ def list_tokens(caller: Administering) -> TokensView:
 @router.post("", status_code=201, name="token create")
 def create(caller: Administering, request: TokenRequest) -> NewTokenView:
     """Make a token; the answer is the only place its secret is ever in."""
-    token, secret = give_token(
-        caller,
-        name=request.name,
-        role=request.role,
-        scopes=tuple(request.scopes),
-        expires=request.expires,
+    order = TokenOrder(
+        name=request.name, role=request.role, scopes=tuple(request.scopes), host=request.host
     )
+    token, secret = give_token(caller, order, request.expires)
     return fill(NewTokenView, token, secret=secret)
 
 

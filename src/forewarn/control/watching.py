@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 
 from forewarn.control.caller import Viewing
 from forewarn.desk.caller import Caller
-from forewarn.desk.feed import Growth
+from forewarn.desk.ledger_watch import Growth
 from forewarn.desk.schemas import View
 from forewarn.desk.shapes import mirrors
 from forewarn.domain.errors import UnknownVirtualMachineError

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from forewarn.desk.feed import Growth
+from forewarn.desk.ledger_watch import Growth
 from forewarn.desk.scope_limit import limit_lines, limit_reading, limit_targets, limit_transaction
 from forewarn.desk.services import Services
 from forewarn.domain.access import Principal
@@ -166,7 +166,7 @@ class Caller:
 
     async def watch(self, after: int) -> AsyncGenerator[Growth]:
         """Yield what follows the line *after* of the ledger, as it grows, and heart-beats."""
-        async for place, lines in self.services.feed.watch(after):
+        async for place, lines in self.services.ledger_watch.watch(after):
             yield place, limit_lines(lines, self.principal)
 
     def targets(self) -> tuple[Target, ...]:

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 from typing import Final, Protocol
 
-from forewarn.desk.feed import Feed
+from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.domain.access import Principal
 from forewarn.domain.errors import ConflictError, says
 from forewarn.domain.gate import Answer
 from forewarn.domain.scenario import Scenario
+from forewarn.feed.front_services import FrontServices
 from forewarn.operations.context import Context
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
@@ -95,8 +96,8 @@ class Services:
 
     *authenticate* tells whose the token with a secret is, *recognise* whose the one with a hash;
     both refuse a token that has ended. *finish_turn* returns once the scheduler does nothing any
-    more that it decided before the last write. *feed* has to be told of the changes of the store;
-    *metrics* writes the figures for Prometheus.
+    more that it decided before the last write. *ledger_watch* has to be told of the changes of the
+    store; *metrics* writes the figures for Prometheus.
     """
 
     store: Store
@@ -108,7 +109,7 @@ class Services:
     is_ready: Callable[[], bool]
     settle: Callable[[], None]
     finish_turn: Callable[[], None]
-    feed: Feed
+    ledger_watch: LedgerWatch
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]
     gates: GateControl
@@ -127,5 +128,7 @@ class Services:
     """From when on changes were served, as far as it is not written down yet."""
     journal: Callable[[], Sequence[JournalEntry]] | None = None
     """The last requests of virtual machines, if they are kept."""
+    front_services: FrontServices | None = None
+    """What fronts and relays are served with, if this server has any."""
     refused: Counter[str] = field(default_factory=Counter)
     """How often each kind of problem was answered. The audit counts; others only read."""

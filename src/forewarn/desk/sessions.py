@@ -15,6 +15,7 @@ from forewarn.domain.access import (
     TokenExpiredError,
     TokenRevokedError,
 )
+from forewarn.domain.roles import Role
 from forewarn.operations.access import hash_secret, new_secret
 from forewarn.operations.context import Context
 from forewarn.operations.sessions import (
@@ -57,11 +58,13 @@ class Sessions:
     def sign_in(self, secret: str, where: str) -> str:
         """Return the secret of a new session for whoever has the token *secret*.
 
-        Refused with SignInTokenError if nobody has, and with the reason if it has ended.
+        Refused with SignInTokenError if nobody has, and with the reason if it has ended or is a
+        relay's.
         """
         principal = self._services.authenticate(secret)
         if principal is None:
             raise SignInTokenError
+        principal.require(Role.VIEWER)
         own, name, token_hash = new_secret(), principal.name, hash_secret(secret)
         self._count(token_hash)
         self._store.write(lambda tx: begin_session(tx, self._context(name, where), token_hash, own))

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from forewarn.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, says
-from forewarn.domain.names import ScopeId, check_name, name_key
+from forewarn.domain.names import HostName, ScopeId, check_name, name_key
 from forewarn.domain.phrases import say_moment
 from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
@@ -104,11 +104,15 @@ RESERVED_NAMES: Final = frozenset({ADMIN, "scheduler"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Somebody who has shown a token. Without *scopes*, they are not limited to any."""
+    """Somebody who has shown a token. Without *scopes*, they are not limited to any.
+
+    A relay is confined to the virtual machines of its *host*.
+    """
 
     name: str
     role: Role
     scopes: tuple[ScopeId, ...] = ()
+    host: HostName | None = None
 
     def require(self, needed: Role) -> None:
         """Refuse unless their role is *needed* or a higher one."""
@@ -136,6 +140,7 @@ class Token:
     token_hash: str
     role: Role
     scopes: tuple[ScopeId, ...] = ()
+    host: HostName | None = None
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
@@ -144,7 +149,7 @@ class Token:
     @property
     def principal(self) -> Principal:
         """Who shows it."""
-        return Principal(name=self.name, role=self.role, scopes=self.scopes)
+        return Principal(name=self.name, role=self.role, scopes=self.scopes, host=self.host)
 
     def is_live(self, at: datetime) -> bool:
         """Tell whether it grants anything."""
@@ -191,7 +196,7 @@ class ConsoleSession:
 
 
 def check_token(token: Token) -> None:
-    """Refuse a name that is reserved or does not travel, a useless expiry, and a limited admin."""
+    """Refuse a name that is reserved or does not travel, a useless expiry, and a wrong limit."""
     check_name(token.name, "token")
     if name_key(token.name) in RESERVED_NAMES:
         raise TokenOrderError(f"{token.name} is a name the server uses itself; take another.")
@@ -200,6 +205,19 @@ def check_token(token: Token) -> None:
     if token.role is Role.ADMIN and token.scopes:
         # An admin changes the fleet, and with it what is in which scope.
         raise TokenOrderError("An admin cannot be limited to scopes; make it an operator.")
+    _check_host(token)
+
+
+def _check_host(token: Token) -> None:
+    if token.role is not Role.RELAY:
+        if token.host is not None:
+            raise TokenOrderError("Only the role relay is confined to a host; leave the host out.")
+        return
+    if token.host is None:
+        raise TokenOrderError("A relay serves one host; name it.")
+    check_name(token.host, "host")
+    if token.scopes:
+        raise TokenOrderError("A relay is confined to its host; leave the scopes out.")
 
 
 def select_scope(topology: Topology, name: str) -> ScopeId | None:

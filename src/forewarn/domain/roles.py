@@ -6,17 +6,22 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """What somebody may do; each role may also do what those before it may."""
+    """What somebody may do. RELAY is apart from the LADDER of the others."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
+    RELAY = "relay"
 
     def includes(self, needed: "Role") -> bool:
         """Tell whether this role may do what *needed* may."""
-        roles = tuple(Role)
-        return roles.index(self) >= roles.index(needed)
+        if self not in LADDER:
+            return self is needed
+        return needed in LADDER[: LADDER.index(self) + 1]
 
+
+LADDER: Final = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+"""The roles of operators; each may also do what those before it may."""
 
 MAY: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read everything but tokens and the audit",
@@ -28,5 +33,6 @@ MAY: Final[Mapping[Role, str]] = {
         "change the fleet, tokens, faults, scenarios, notifications and the clock, "
         "pause the server, and read the audit"
     ),
+    Role.RELAY: "serve the virtual machines of one host, and nothing else",
 }
-"""What each role may, besides what the roles before it may."""
+"""What each role may; those of the ladder besides what the roles before them may."""

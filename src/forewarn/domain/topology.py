@@ -142,23 +142,24 @@ def _replace(
 
 
 def _names(vms: Iterable[VirtualMachine]) -> _Listed:
-    return ((_slim_key(vm.name), vm) for vm in vms)
+    return ((slim_key(vm.name), vm) for vm in vms)
 
 
 def _vm_ids(vms: Iterable[VirtualMachine]) -> _Listed:
-    return ((_slim_key(vm.vm_id), vm) for vm in vms if vm.vm_id)
+    return ((slim_key(vm.vm_id), vm) for vm in vms if vm.vm_id)
 
 
 def _addresses(vms: Iterable[VirtualMachine]) -> _Listed:
-    return (
-        (normalise_address(address), vm)
-        for vm in vms
-        for address in vm.addresses
-        if not is_link_local(address)
-    )
+    return ((address, vm) for vm in vms for address in known_addresses(vm))
 
 
-def _slim_key(name: str) -> str:
+def known_addresses(vm: VirtualMachine) -> Iterator[str]:
+    """Yield the addresses that *vm* is known by, as we compare them."""
+    return (normalise_address(each) for each in vm.addresses if not is_link_local(each))
+
+
+def slim_key(name: str) -> str:
+    """Return what `name_key` does; *name* itself where that is the same."""
     # Most names are their own keys, and a million copies of them would be a tenth of the memory.
     key = name_key(name)
     return name if key == name else key
@@ -326,6 +327,11 @@ def normalise_address(address: str) -> str:
 def is_link_local(address: str) -> bool:
     """Tell whether another network can have the same *address*, as with fe80::1."""
     return ":" in address and IPv6Address(address.partition("%")[0]).is_link_local
+
+
+def is_on(vm: VirtualMachine, host: HostName | None) -> bool:
+    """Tell whether *vm* is on *host*; None is any host, or none."""
+    return host is None or (vm.host is not None and name_key(vm.host) == name_key(host))
 
 
 def standalone(name: VmName, policy: Policy | None = None) -> DeliveryScope:

@@ -1,13 +1,11 @@
 """The metadata endpoint as an ASGI callable.
 
-A plain poll, which is nearly every request, is answered by `answer_plain_poll` from bytes that were
-ready before it came; `http.py` asks for that before it makes an ASGI call. Every other request goes
-the long way: who is calling, which path, which method, then its handler.
+Plain polls, which are nearly all requests, never get here: `PlainPolls` answers them. Every other
+request takes this long way: who is calling, which path, which method, then its handler.
 """
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
@@ -21,7 +19,9 @@ from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import (
     CLOSE,
+    PREFERENCE_APPLIED,
     REFUSALS,
+    REQUEST_ID,
     DisconnectedError,
     Header,
     HttpScope,
@@ -39,13 +39,15 @@ from forewarn.metadata.asgi import (
 )
 from forewarn.metadata.board import Board, PrintedDocument
 from forewarn.metadata.conditional import matches, preferred_wait
-from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
+from forewarn.metadata.extension import answer_event, answer_postpone, answer_whoami
 from forewarn.metadata.faulty import Faulty
 from forewarn.metadata.identity import Identifier, Peer
 from forewarn.metadata.instance import answer_instance
+from forewarn.metadata.plain_polls import PARKED_PER_VM, PlainPolls
 from forewarn.ports.faults import Faults
 from forewarn.ports.metrics import Tally
 from forewarn.ports.store import StoreUnavailableError
+from forewarn.ports.verbs import Verbs
 from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
 from forewarn.protocol.vocabulary import SCHEDULED_EVENTS_PATH, EventId, event_id
@@ -56,15 +58,11 @@ Handler: TypeAlias = Callable[[MetadataRequest], Awaitable[MetadataAnswer]]
 
 _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
-_NOT_PLAIN: Final = frozenset({b"origin", b"prefer", b"x-forwarded-for", b"x-instance-id"})
 _ADDED: Final[Mapping[Refusal, tuple[Header, ...]]] = {
     Refusal.BODY_TOO_LARGE: (CLOSE,),
     Refusal.TOO_MANY_WAITING: ((b"Retry-After", b"1"),),
     Refusal.UNAVAILABLE: ((b"Retry-After", b"1"),),
 }
-
-PARKED_PER_VM: Final = 64
-"""How many polls of one virtual machine wait for a change; one more is refused with 429."""
 
 
 class MetadataApp:
@@ -88,13 +86,16 @@ class MetadataApp:
         self._polls = self._tally.polls
         self._faults = faults
         self._faulty = Faulty(faults, board)
-        self._parked = Counter[VmName]()
-        self._is_stopping = False
         self._request_ids = _request_ids()
-        self._plain_polls = {
-            f"{SCHEDULED_EVENTS_PATH}?api-version={name}".encode("ascii"): name
-            for name in board.versions
-        }
+        self.plain_polls = PlainPolls(
+            board=board,
+            identity=identity,
+            polled=polled,
+            faults=faults,
+            tally=self._tally,
+            request_ids=self._request_ids,
+        )
+        self._parked = self.plain_polls.parked
         self._resources: Mapping[str, Mapping[str, Handler]] = {
             SCHEDULED_EVENTS_PATH: {**_for_reading(self._read), "POST": self._request_start},
             "/metadata/versions": _for_reading(self._list_versions),
@@ -107,32 +108,6 @@ class MetadataApp:
         self._event = _for_reading(self._describe_event)
         self._event_postpone: Mapping[str, Handler] = {"POST": self._postpone}
 
-    def answer_plain_poll(
-        self, target: bytes, headers: dict[bytes, bytes], client: tuple[str, int] | None
-    ) -> tuple[bytes, bytes] | None:
-        """Return the head and the body for a GET that needs no second look, or None.
-
-        The head lacks the headers that all answers share and the blank line. Whoever is found by
-        address and has nothing special to say is answered here exactly as the long way would.
-        """
-        version = self._plain_polls.get(target)
-        if version is None or client is None or headers.get(b"metadata") != b"true":
-            return None
-        if not _NOT_PLAIN.isdisjoint(headers):
-            return None
-        vm = self._identity.vm_at(client[0])
-        if vm is None or vm.name in self._faults:
-            return None
-        page = self._board.page(vm, version)
-        if_none_match = headers.get(b"if-none-match")
-        if if_none_match is not None and if_none_match != page.etag:
-            return None
-        self._polled(vm.name)
-        self._polls[version] += 1
-        if if_none_match is not None:
-            return page.not_modified_head + self._request_id_line(), b""
-        return page.head + self._request_id_line(), page.body
-
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(scope, receive)
@@ -142,7 +117,7 @@ class MetadataApp:
             self._tally.posts += 1
         if answer.status >= 400:
             self._tally.refusals[answer.status] += 1
-        request_id = (b"x-ms-request-id", next(self._request_ids))
+        request_id = (REQUEST_ID, next(self._request_ids))
         await send(
             {
                 "type": "http.response.start",
@@ -155,9 +130,6 @@ class MetadataApp:
             body = await self._faulty.drip(answer, scope["extensions"]["connection"], send)
         await send({"type": "http.response.body", "body": body})
 
-    def _request_id_line(self) -> bytes:
-        return b"x-ms-request-id: " + next(self._request_ids) + b"\r\n"
-
     def note_unreadable(self, status: int, peer: Peer) -> None:
         """Take no note: the crowd has counted it."""
 
@@ -167,7 +139,7 @@ class MetadataApp:
 
     def stop_waiting(self) -> None:
         """Answer every parked poll now, and park no more."""
-        self._is_stopping = True
+        self.plain_polls.is_stopping = True
         self._faulty.stop_waiting()
         self._board.waiters.wake()
 
@@ -197,7 +169,8 @@ class MetadataApp:
             receive=receive,
             extensions=scope["extensions"],
         )
-        if request.vm is not None and request.vm.name in self._faults:
+        is_new = "has_waited" not in request.extensions
+        if is_new and request.vm is not None and request.vm.name in self._faults:
             answer = await self._faulty.interfere(request, request.vm)
             if answer is not None:
                 return answer
@@ -230,7 +203,7 @@ class MetadataApp:
         require_header(request)
         version = self._require_version(request)
         vm = await self._require_vm(request)
-        if request.method == "GET":
+        if request.method == "GET" and "has_waited" not in request.extensions:
             self._polled(vm.name)
             self._polls[version] += 1
         replay = request.extensions.get("replay")
@@ -246,10 +219,10 @@ class MetadataApp:
         seconds = preferred_wait(request.headers.get(b"prefer", b""))
         applied: tuple[Header, ...] = ()
         if seconds is not None and if_none_match and request.method == "GET":
-            applied = ((b"Preference-Applied", f"wait={seconds}".encode("ascii")),)
+            applied = ((PREFERENCE_APPLIED, f"wait={seconds}".encode("ascii")),)
             if seconds and matches(if_none_match, page.etag):
                 page = await self._wait_for_change(request, vm, page, version, seconds)
-                applied += (CLOSE,) if self._is_stopping else ()
+                applied += (CLOSE,) if self.plain_polls.is_stopping else ()
         if vm.name in self._faults:  # perhaps since it began to wait
             return self._faulty.read(vm, version, if_none_match)
         if matches(if_none_match, page.etag):
@@ -266,7 +239,7 @@ class MetadataApp:
     ) -> PrintedDocument:
         def where_to_wait() -> ScopeId | None:
             known = self._board.vm_named(vm.name)
-            if known is None or self._is_stopping or known.name in self._faults:
+            if known is None or self.plain_polls.is_stopping or known.name in self._faults:
                 return None
             return known.scope_id if self._board.page(known, version).etag == page.etag else None
 
@@ -356,6 +329,8 @@ class MetadataApp:
         """Return who asks; what is wrong whoever asks has been refused before."""
         welcome = request.extensions.get("welcome")
         vm = await welcome() if request.vm is None and welcome else request.vm
+        if vm is None and not self._board.is_whole:
+            raise MetadataRefusedError(Refusal.UNAVAILABLE)
         if vm is None:
             self._identity.note_stranger(request.address)
             raise MetadataRefusedError(Refusal.NOT_FOUND)
@@ -388,8 +363,13 @@ def _event_id_of(request: MetadataRequest) -> EventId:
     return event_id(request.path.removeprefix(f"{_EXTENSION}/events/").partition("/")[0])
 
 
+# Formatting each id would take as long as all else that is done for a poll.
+_LAST_DIGITS: Final = tuple(f"{number:03x}".encode("ascii") for number in range(16**3))
+
+
 def _request_ids() -> Iterator[bytes]:
     # GUIDs that cost little: random for this process, then counted.
     process = secrets.token_hex(10)
     prefix = "-".join((process[:8], process[8:12], f"4{process[12:15]}", f"8{process[15:18]}"))
-    return (f"{prefix}-{number:012x}".encode("ascii") for number in count())
+    beginnings = (f"{prefix}-{number:09x}".encode("ascii") for number in count())
+    return (beginning + digits for beginning in beginnings for digits in _LAST_DIGITS)

@@ -15,6 +15,8 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 CONTENT_TYPE_JSON: Final[Header] = (b"Content-Type", b"application/json; charset=utf-8")
 CLOSE: Final[Header] = (b"Connection", b"close")
+REQUEST_ID: Final = b"x-ms-request-id"
+PREFERENCE_APPLIED: Final = b"Preference-Applied"
 LARGEST_BODY: Final = 64 * 1024
 LARGEST_DISCARDED_BODY: Final = 1024 * 1024
 
@@ -22,11 +24,13 @@ LARGEST_DISCARDED_BODY: Final = 1024 * 1024
 class Extensions(TypedDict):
     """What our server can do beyond ASGI.
 
-    A *replay* answers polls in place of the document. To *welcome* whoever is not known adds them,
-    if they can be.
+    A poll that *has_waited* before it came to the application was taken note of then. A *replay*
+    answers polls in place of the document. To *welcome* whoever is not known adds them, if they can
+    be.
     """
 
     connection: "Connection"
+    has_waited: NotRequired[bool]
     replay: NotRequired[Callable[["MetadataRequest"], Awaitable["MetadataAnswer"]]]
     welcome: NotRequired[Callable[[], Awaitable[VirtualMachine | None]]]
 

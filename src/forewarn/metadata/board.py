@@ -1,40 +1,42 @@
 """The board: every document as bytes, ready to be sent, and who may read which.
 
-Rules of this file: what readers look at is replaced, never altered, so that they need no lock; the
-documents of a change are put up before its topology, so that a virtual machine that moves never
-sees the old document of its new scope. The board listens before it first reads, so that it misses
-no commit; incarnations and the version of the topology keep it from putting anything up twice.
-Whoever writes waits while the board is told, so that it reads a whole topology on its own thread.
+It is fed in one of two ways. From the store, by `put_up`, on any thread: what readers look at is
+replaced then, never altered, so that they need no lock. Or in small parts, by `put` and `remove`,
+on the event loop of the readers: entries are altered in place, so that no part takes long, however
+large the fleet is. Either way the documents of a change are put up before its machines, so that a
+virtual machine that moves never sees the old document of its new scope.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from threading import Lock
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import TypeAlias
 
 from forewarn.domain.names import ScopeId, VmName, name_key
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.topology import (
     NO_FLEET,
     DeliveryScope,
+    Directory,
     Topology,
     VirtualMachine,
     normalise_address,
 )
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
+from forewarn.metadata.register import Register
 from forewarn.metadata.waiting import Waiters
-from forewarn.ports.changes import ChangeListener, StoreChange
-from forewarn.ports.store import Reading, Store, StoreError
+from forewarn.ports.board import Posting
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST, ApiVersion
-from forewarn.rounds import Rounds
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedDocument:
-    """One document as one api-version shows it, ready to be sent."""
+    """One document as one api-version shows it, ready to be sent.
+
+    A *head* is whole but for what differs from answer to answer, and the blank line.
+    """
 
     body: bytes
     etag: bytes
@@ -53,36 +55,24 @@ class Board:
     def __init__(self, versions: Mapping[str, ApiVersion]) -> None:
         self.versions = versions
         self.waiters = Waiters()
-        self._changing = Lock()
-        self._behind: StoreChange | None = StoreChange()
-        """The oldest change that is not put up yet."""
-        self._has_documents = False
-        """Whether all of them are up that were told of."""
-        self._read_again: Callable[[], None] = lambda: None
-        self.rounds: Final = Rounds("board", self.catch_up, every=1, is_thorough=True)
-        self._first_pages = self._print(FIRST_DOCUMENT)
+        self._print_empty = lru_cache(maxsize=1024)(self._print_one_for_all)
+        self._first_pages = self.print(FIRST_DOCUMENT)
         self._documents: dict[ScopeId, Document] = {}
         self._pages: dict[ScopeId, Pages] = {}
         self.topology = NO_FLEET
-        """The fleet as polls see it."""
-        self._directory = NO_FLEET.directory
-        self._topology_version = 0
+        """The fleet as polls see it, if it comes from the store."""
+        self._register = Register()
+        self._directory: Directory | Register = self._register
+        self._scopes: Mapping[ScopeId, DeliveryScope] = self._register.scopes
+        self.generation = 0
+        """How often something has changed: who is who, what they read, or how they are treated."""
+        self.is_whole = True
+        """Whether whoever is not here is unknown; a front may not have been told all yet."""
+        self._listeners: tuple[Callable[[Posting], None], ...] = ()
 
-    def follow(self, store: Store, shown: ChangeListener = lambda _: None) -> None:
-        """Put up all that *store* has, and from now on what it commits, before it is answered.
-
-        *shown* is told of each change that is put up; of many at once, of the first of them.
-        """
-        note = partial(self._note, store, shown)
-        self._read_again = partial(self._read_all, store, note)
-        store.listen(note)
-        self._read_again()
-
-    def catch_up(self) -> None:
-        """Read what could not be read before, for there may be no other change for long."""
-        if self._behind:
-            with suppress(StoreError):  # it was logged when it changed, and is tried again soon
-                self._read_again()
+    def listen(self, listener: Callable[[Posting], None]) -> None:
+        """Tell *listener* of what is put up from the store, on the thread that puts it up."""
+        self._listeners = (*self._listeners, listener)
 
     def put_up(
         self,
@@ -99,19 +89,61 @@ class Board:
         fresh = [
             scope_id
             for scope_id, document in documents.items()
-            if self._is_news(scope_id, document.document_incarnation)
+            if self.is_news(scope_id, document.document_incarnation)
             or (is_everything and self._documents[scope_id] != document)
         ]
-        if is_everything:
-            for scope_id in self._documents.keys() - documents.keys():
-                del self._documents[scope_id]
-                del self._pages[scope_id]
+        gone = self._documents.keys() - documents.keys() if is_everything else ()
+        for scope_id in gone:
+            self._forget(scope_id)
         for scope_id in fresh:
-            self._documents[scope_id] = documents[scope_id]
-            self._pages[scope_id] = self._print(documents[scope_id])
+            self._show(scope_id, documents[scope_id], self.print(documents[scope_id]))
         if topology is not None:
-            self._directory, self.topology = topology.directory, topology
+            self._directory, self._scopes = topology.directory, topology.scopes
+            self.topology = topology
+        self.generation += 1
         self.waiters.wake(fresh if topology is None else None)
+        posting = Posting(scope_ids=(*fresh, *gone), topology=self.topology)
+        for listener in self._listeners:
+            listener(posting)
+
+    def put(
+        self,
+        printed: Mapping[ScopeId, tuple[Document, Pages]],
+        scopes: Mapping[ScopeId, DeliveryScope],
+        virtual_machines: Iterable[VirtualMachine],
+    ) -> None:
+        """Put up a small part of what is shown: documents, as `print` has made them, go first.
+
+        A document that is not newer than what is shown is left out.
+        """
+        concerned = set()
+        for scope_id, (document, pages) in printed.items():
+            if self.is_news(scope_id, document.document_incarnation):
+                self._show(scope_id, document, pages)
+                concerned.add(scope_id)
+        self._register.scopes.update(scopes)
+        for vm in virtual_machines:
+            before = self._register.put(vm)
+            if before is not None and before.scope_id != vm.scope_id:
+                concerned.add(before.scope_id)
+        self.generation += 1
+        self.waiters.wake(concerned)
+
+    def remove(self, virtual_machines: Iterable[VmName], scope_ids: Iterable[ScopeId] = ()) -> None:
+        """Take down a small part of what was put up with `put`."""
+        gone = (self._register.remove(name) for name in virtual_machines)
+        concerned = {vm.scope_id for vm in gone if vm is not None}
+        for scope_id in scope_ids:
+            self._register.scopes.pop(scope_id, None)
+            self._forget(scope_id)
+            concerned.add(scope_id)
+        self.generation += 1
+        self.waiters.wake(concerned)
+
+    def look_again(self) -> None:
+        """Have every poll looked at anew: somebody is treated in another way from now on."""
+        self.generation += 1
+        self.waiters.wake()
 
     def page(self, vm: VirtualMachine, version: str) -> PrintedDocument:
         """Return what *vm* reads under *version*."""
@@ -124,7 +156,29 @@ class Board:
 
     def document(self, vm: VirtualMachine) -> Document:
         """Return the current document of *vm*."""
-        return self._documents.get(vm.scope_id, FIRST_DOCUMENT)
+        return self.document_in(vm.scope_id)
+
+    def document_in(self, scope_id: ScopeId) -> Document:
+        """Return the current document of the scope."""
+        return self._documents.get(scope_id, FIRST_DOCUMENT)
+
+    def is_news(self, scope_id: ScopeId, document_incarnation: int) -> bool:
+        """Tell whether the scope shows an older document than this one, or none."""
+        # Changes of one scope may overtake each other on their way; incarnations only ever grow.
+        known = self._documents.get(scope_id)
+        return known is None or known.document_incarnation < document_incarnation
+
+    async def await_document(
+        self, scope_id: ScopeId, document_incarnation: int, seconds: float
+    ) -> bool:
+        """Wait until the scope shows this document or a later one; tell whether it does."""
+
+        def where_to_wait() -> ScopeId | None:
+            known = self.document_in(scope_id).document_incarnation
+            return scope_id if known < document_incarnation else None
+
+        await self.waiters.wait(where_to_wait, until=asyncio.Event(), seconds=seconds)
+        return where_to_wait() is None
 
     def vm_named(self, name: str) -> VirtualMachine | None:
         return self._directory.by_name.get(name_key(name))
@@ -138,61 +192,25 @@ class Board:
         return by_address.get(address) or by_address.get(normalise_address(address))
 
     def delivery_scope(self, vm: VirtualMachine) -> DeliveryScope | None:
-        return self.topology.scopes.get(vm.scope_id)
+        return self._scopes.get(vm.scope_id)
 
-    def _read_all(self, store: Store, note: ChangeListener) -> None:
-        note(StoreChange())
-        if self._behind:
-            # Nobody waits for this thread. Then the topology is at hand, and who is who in it.
-            store.read(lambda reading: reading.topology().directory)
-            note(StoreChange())
+    @property
+    def parts(self) -> tuple[tuple[VirtualMachine, ...], Mapping[ScopeId, DeliveryScope]]:
+        """The virtual machines and scopes that were put up with `put`."""
+        return tuple(self._register.by_name.values()), dict(self._register.scopes)
 
-    def _note(self, store: Store, shown: ChangeListener, change: StoreChange) -> None:
-        with self._changing:
-            # All documents are read at first, and again after some could not be.
-            is_behind = not self._has_documents or change.is_gap
-            # The oldest that is not shown yet: nothing recorded since then was served. The empty
-            # change that is behind from the start gives way to the first real one.
-            has_moved = self._behind is not None or change.is_gap
-            if self._behind is None or self._behind.recorded_at is None:
-                self._behind = change
-            news = [
-                scope
-                for scope, number in change.incarnations.items()
-                if self._is_news(scope, number)
-            ]
-            has_moved |= (change.topology_version or 0) > self._topology_version
-            if news or has_moved or is_behind:
-                self._has_documents = False
-                is_whole = self._read(store, None if is_behind else news, has_moved=has_moved)
-                self._has_documents = True
-                if not is_whole:
-                    self.rounds.wake()
-                    return
-            shown(self._behind)
-            self._behind = None
+    def _show(self, scope_id: ScopeId, document: Document, pages: Pages) -> None:
+        self._documents[scope_id] = document
+        self._pages[scope_id] = pages
 
-    def _read(self, store: Store, scope_ids: list[ScopeId] | None, *, has_moved: bool) -> bool:
-        """Put up what *store* has; tell whether the topology was at hand, if it *has_moved*."""
+    def _forget(self, scope_id: ScopeId) -> None:
+        self._documents.pop(scope_id, None)
+        self._pages.pop(scope_id, None)
 
-        def look(reading: Reading) -> tuple[dict[ScopeId, Document], tuple[int, Topology] | None]:
-            documents = reading.documents(scope_ids)
-            return documents, reading.topology_at_hand() if has_moved else None
-
-        documents, moved = store.read(look)
-        self.put_up(documents, moved and moved[1], is_everything=scope_ids is None)
-        if moved is not None:
-            self._topology_version, _ = moved
-        return moved is not None or not has_moved
-
-    def _is_news(self, scope_id: ScopeId, document_incarnation: int) -> bool:
-        # Changes of one scope may overtake each other on their way; incarnations only ever grow.
-        known = self._documents.get(scope_id)
-        return known is None or known.document_incarnation < document_incarnation
-
-    def _print(self, document: Document) -> Pages:
+    def print(self, document: Document) -> Pages:
+        """Return *document* as each version shows it; on any thread."""
         if not document.events:  # nothing that versions could show in different ways
-            return dict.fromkeys(self.versions, _print_empty(document.document_incarnation))
+            return self._print_empty(document.document_incarnation)
         printed: dict[object, PrintedDocument] = {}
         pages: dict[str, PrintedDocument] = {}
         for name, version in self.versions.items():
@@ -202,16 +220,15 @@ class Board:
             pages[name] = printed[look]
         return pages
 
+    def _print_one_for_all(self, document_incarnation: int) -> Pages:
+        empty = Document(document_incarnation=document_incarnation)
+        return dict.fromkeys(self.versions, print_page(empty, NEWEST))
+
 
 def _look(document: Document, version: ApiVersion) -> object:
     # Versions that show this document alike share its bytes.
     shown = tuple(event.event_type in version.event_types for event in document.events)
     return version.fields, version.not_before, version.underscored_names, shown
-
-
-@lru_cache(maxsize=1024)
-def _print_empty(document_incarnation: int) -> PrintedDocument:
-    return print_page(Document(document_incarnation=document_incarnation), NEWEST)
 
 
 def print_page(document: Document, version: ApiVersion) -> PrintedDocument:

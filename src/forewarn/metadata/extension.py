@@ -1,12 +1,10 @@
 """What our own SDK and agent can ask beyond Azure's protocol, and never in Azure's document."""
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from forewarn.domain.errors import DomainError, UnknownEventError
-from forewarn.domain.names import VmName
 from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import (
     MetadataAnswer,
@@ -17,28 +15,12 @@ from forewarn.metadata.asgi import (
     read_body,
 )
 from forewarn.metadata.conditional import LONGEST_WAIT
+from forewarn.ports.verbs import Verbs
 from forewarn.protocol.dates import read_date
 from forewarn.protocol.errors import Refusal
 from forewarn.protocol.vocabulary import EventId
 
 _LAST_YEAR: Final = 2999
-
-
-class Verbs(Protocol):
-    """What a virtual machine can ask to be done or told; errors are those of the domain."""
-
-    async def request_start(
-        self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
-    ) -> None:
-        """Take *vm*'s StartRequests from *where*: all of them, or UnknownEventError and none."""
-
-    async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:
-        """Return status, outcome and ledger of an event of *vm*'s scope, as JSON can."""
-
-    async def postpone(
-        self, vm: VmName, event_id: EventId, not_before: datetime, *, where: str
-    ) -> Mapping[str, object]:
-        """Move an event of *vm*'s scope to a later date and return its description."""
 
 
 def answer_whoami(vm: VirtualMachine) -> MetadataAnswer:

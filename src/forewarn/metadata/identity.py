@@ -45,6 +45,18 @@ class Peer:
     is_local: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Whom a request says it comes from: a *name* in its path, or an id that a proxy has signed.
+
+    It *is_forwarded* if a proxy says that it passes it on.
+    """
+
+    name: str | None = None
+    signed_id: str | None = None
+    is_forwarded: bool = False
+
+
 class Identifier:
     """Finds the virtual machine behind a request."""
 
@@ -78,17 +90,42 @@ class Identifier:
             return self._named_by(path, peer, headers)
         return MetadataCaller(vm=self.vm_of(peer), path=path, address=peer.address)
 
+    def read_claim(self, name: str | None, headers: Mapping[bytes, bytes]) -> Claim:
+        """Return whom a request with *name* in its path and with *headers* says it comes from."""
+        vm_id = headers.get(b"x-instance-id")
+        is_signed = vm_id is not None and self._is_signed(vm_id, headers)
+        # Whoever names itself in the path may not have come through any proxy.
+        suspicious = {FORWARDED_FOR} if name is None else FORWARDING
+        return Claim(
+            name=name,
+            signed_id=vm_id.decode("latin-1") if vm_id is not None and is_signed else None,
+            is_forwarded=not suspicious.isdisjoint(headers),
+        )
+
+    def believe(self, peer: Peer, claim: Claim) -> VirtualMachine | None:
+        """Return who sent a request; None if it is nobody, or a request to take a closer look at.
+
+        Whomever this returns is who `identify` would find.
+        """
+        if self._proxies and self._is_proxy(peer.address):
+            is_whole = claim.name is None and claim.signed_id is not None
+            return self._board.vm_with_id(claim.signed_id or "") if is_whole else None
+        if claim.is_forwarded:
+            return None
+        if claim.name is not None:
+            return self._board.vm_named(claim.name) if self._trust_path else None
+        return self._board.vm_at(peer.address) or self._default(peer)
+
     def vm_of(self, peer: Peer) -> VirtualMachine | None:
         """Return who is at *peer*, whatever it says; nobody, if that is a proxy."""
-        vm = self.vm_at(peer.address)
-        is_nobody = vm is None and peer.is_local and not self._is_proxy(peer.address)
-        if is_nobody and self._default_vm is not None:
-            return self._board.vm_named(self._default_vm)
-        return vm
+        if self._is_proxy(peer.address):
+            return None
+        return self._board.vm_at(peer.address) or self._default(peer)
 
-    def vm_at(self, address: str) -> VirtualMachine | None:
-        """Return who has *address*; nobody, if it is that of a proxy."""
-        return None if self._is_proxy(address) else self._board.vm_at(address)
+    def _default(self, peer: Peer) -> VirtualMachine | None:
+        if self._default_vm is None or not peer.is_local:
+            return None
+        return self._board.vm_named(self._default_vm)
 
     def find_origin(self, address: str | None) -> Origin:
         """Return with whom a connection from *address* counts; None is a unix socket.
@@ -101,8 +138,8 @@ class Identifier:
             return Origin(name=address, is_known=True, has_share=False)
         vm = self._board.vm_at(address)
         if vm is not None:
-            return Origin(name=f"vm {vm.name}", is_known=True, has_share=not self._trust_path)
-        return replace(origin_of(address), has_share=not self._trust_path)
+            return _origin_of_vm(vm.name, has_share=not self._trust_path)
+        return _origin_of_stranger(address, has_share=not self._trust_path)
 
     def note_stranger(self, address: str) -> None:
         """Log an address that belongs to nobody, once, as long as there are not too many."""
@@ -127,17 +164,30 @@ class Identifier:
             raise MetadataRefusedError(Refusal.FORWARDED)
         if vm_id is None:
             return None
-        given = headers.get(b"x-instance-id-signature", b"").strip().lower()
-        right = hmac.new(self._secret, vm_id, sha256).hexdigest().encode("ascii")
-        if not self._secret or not hmac.compare_digest(given, right):
+        if not self._is_signed(vm_id, headers):
             raise MetadataRefusedError(Refusal.SIGNATURE_INVALID)
         return self._board.vm_with_id(vm_id.decode("latin-1"))
+
+    def _is_signed(self, vm_id: bytes, headers: Mapping[bytes, bytes]) -> bool:
+        given = headers.get(b"x-instance-id-signature", b"").strip().lower()
+        right = hmac.new(self._secret, vm_id, sha256).hexdigest().encode("ascii")
+        return bool(self._secret) and hmac.compare_digest(given, right)
 
     def _look_for_proxy(self, address: str) -> bool:
         if not self._proxies or not address:
             return False
         parsed = ip_address(normalise_address(address))
         return any(parsed in network for network in self._proxies)
+
+
+@lru_cache(maxsize=4096)
+def _origin_of_vm(name: str, *, has_share: bool) -> Origin:
+    return Origin(name=f"vm {name}", is_known=True, has_share=has_share)
+
+
+@lru_cache(maxsize=4096)
+def _origin_of_stranger(address: str, *, has_share: bool) -> Origin:
+    return replace(origin_of(address), has_share=has_share)
 
 
 def name_in(path: str) -> str | None:
@@ -152,8 +202,13 @@ def find_peer(client: tuple[str, int] | None, server: tuple[str, int | None] | N
     if client is None:
         # A peer that hung up at once has no address either, but its server end has a port.
         return Peer(address="", is_local=server is not None and server[1] is None)
-    address = normalise_address(client[0])
+    return _peer_at(client[0], None if server is None else server[0])
+
+
+@lru_cache(maxsize=4096)
+def _peer_at(client: str, server: str | None) -> Peer:
+    address = normalise_address(client)
     is_local = address == "::1" or address.startswith("127.")
     if not is_local and server is not None and not is_link_local(address):
-        is_local = address == normalise_address(server[0])
+        is_local = address == normalise_address(server)
     return Peer(address=address, is_local=is_local)

@@ -32,21 +32,14 @@ _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 class JournaledApp:
     """Answers virtual machines as *app* does, and writes it down."""
 
+    plain_polls: Final = None
+
     def __init__(self, app: App, identity: Identifier, journal: Journal) -> None:
         self._app = app
         self._identity = identity
         self._journal = journal
         self.find_origin = app.find_origin
         self.stop_waiting = app.stop_waiting
-
-    def answer_plain_poll(
-        self,
-        target: bytes,  # noqa: ARG002
-        headers: dict[bytes, bytes],  # noqa: ARG002
-        client: tuple[str, int] | None,  # noqa: ARG002
-    ) -> tuple[bytes, bytes] | None:
-        """Answer nothing on the short way."""
-        return None
 
     def note_unreadable(self, status: int, peer: Peer) -> None:
         """Write down that bytes which are no request were answered with *status*."""

@@ -22,7 +22,7 @@ class Newcomers:
     def __init__(self, app: App, *, add: Callable[[str], VirtualMachine | None]) -> None:
         self._app = app
         self._add = add
-        self.answer_plain_poll = app.answer_plain_poll
+        self.plain_polls = app.plain_polls
         self.find_origin: Callable[[str | None], Origin] = app.find_origin
         self.note_unreadable = app.note_unreadable
         self.stop_waiting = app.stop_waiting

@@ -42,6 +42,15 @@ class Polls:
             with suppress(StoreUnavailableError):
                 self.commit()
 
+    def note_all(self, vms: Iterable[VmName]) -> None:
+        """Remember that *vms* have polled a front; the first poll of one is committed at once."""
+        self._polled.update(vms)
+        if self._is_eager:
+            with suppress(StoreUnavailableError):
+                self.commit()
+        else:
+            self.rounds.wake()
+
     def commit(self) -> None:
         """Write down who has polled for the first time or after a while."""
         polled, self._polled = self._polled, set()

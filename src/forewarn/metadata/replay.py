@@ -33,6 +33,8 @@ class Replay:
     document do to a recorded answer what they do to any other.
     """
 
+    plain_polls: Final = None
+
     def __init__(self, app: App, answers: Sequence[RecordedAnswer], *, speed: float = 1) -> None:
         self._app = app
         self._answers = answers
@@ -41,11 +43,6 @@ class Replay:
         self._stopping = asyncio.Event()
         self.find_origin = app.find_origin
         self.note_unreadable = app.note_unreadable
-
-    def answer_plain_poll(
-        self, target: bytes, headers: dict[bytes, bytes], client: tuple[str, int] | None
-    ) -> None:
-        """Leave every poll to `__call__`."""
 
     def stop_waiting(self) -> None:
         """Answer every parked poll now, and park no more."""

@@ -3,18 +3,28 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Final, TypeAlias
 
 from forewarn.domain.names import ScopeId
 
+Waiter: TypeAlias = Callable[[], None]
+
+_WOKEN_AT_ONCE: Final = 64
+"""How many look again before the event loop does something else."""
+
 
 class Waiters:
-    """The polls that are parked, by delivery scope.
+    """The polls that are parked, by delivery scope: each is called when it is to look again.
 
-    Futures belong to the event loop; other threads only ever ask it to wake them.
+    They belong to the event loop; other threads only ever ask it to wake them.
     """
 
     def __init__(self) -> None:
-        self._parked: dict[ScopeId, set[asyncio.Future[None]]] = {}
+        self._parked: dict[ScopeId, set[Waiter]] = {}
+        self._woken: dict[Waiter, None] = {}
+        """Those whose turn is to come, in order."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def wait(
@@ -26,17 +36,19 @@ class Waiters:
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(_happens(until))
             while (scope_id := where_to_wait()) and not ending.done() and loop.time() < deadline:
-                waiter = self._park(scope_id)
+                woken = loop.create_future()
+                waiter = partial(woken.set_result, None)
+                self.park(scope_id, waiter)
                 try:
                     # Looking again closes the gap: a change before the parking wakes nobody.
                     if where_to_wait() == scope_id:
                         await asyncio.wait(
-                            {waiter, ending},
+                            {woken, ending},
                             timeout=deadline - loop.time(),
                             return_when=asyncio.FIRST_COMPLETED,
                         )
                 finally:
-                    self._leave(scope_id, waiter)
+                    self.leave(scope_id, waiter)
             ending.cancel()
 
     def wake(self, scope_ids: Iterable[ScopeId] | None = None) -> None:
@@ -50,23 +62,34 @@ class Waiters:
     def __len__(self) -> int:
         return sum(len(parked) for parked in tuple(self._parked.values()))
 
-    def _park(self, scope_id: ScopeId) -> asyncio.Future[None]:
+    def park(self, scope_id: ScopeId, waiter: Waiter) -> None:
+        """Have *waiter* called once, when the scope is woken."""
         self._loop = asyncio.get_running_loop()
-        waiter = self._loop.create_future()
         self._parked.setdefault(scope_id, set()).add(waiter)
-        return waiter
 
-    def _leave(self, scope_id: ScopeId, waiter: asyncio.Future[None]) -> None:
+    def leave(self, scope_id: ScopeId, waiter: Waiter) -> None:
+        """Call *waiter* no more."""
+        self._woken.pop(waiter, None)
         parked = self._parked.get(scope_id, set())
         parked.discard(waiter)
         if not parked:
             self._parked.pop(scope_id, None)
 
     def _wake(self, scope_ids: tuple[ScopeId, ...] | None) -> None:
+        is_calling = bool(self._woken)
         for scope_id in tuple(self._parked) if scope_ids is None else scope_ids:
-            # Who is taken from here is woken once, and whoever leaves is not here any more.
-            for waiter in self._parked.pop(scope_id, ()):
-                waiter.set_result(None)
+            self._woken |= dict.fromkeys(self._parked.pop(scope_id, ()))
+        if not is_calling:
+            self._call()
+
+    def _call(self) -> None:
+        try:
+            for waiter in tuple(islice(self._woken, _WOKEN_AT_ONCE)):
+                del self._woken[waiter]
+                waiter()
+        finally:
+            if self._woken:
+                asyncio.get_running_loop().call_soon(self._call)
 
 
 async def first_of(*ends: asyncio.Event, seconds: float | None) -> None:

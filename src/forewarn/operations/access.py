@@ -20,7 +20,7 @@ from forewarn.domain.access import (
     check_token,
     select_scope,
 )
-from forewarn.domain.names import ScopeId, name_key
+from forewarn.domain.names import HostName, ScopeId, name_key
 from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
@@ -37,11 +37,15 @@ USE_NOTED_AFTER: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenOrder:
-    """What a token is to be: who has it, what they may, where, and until when."""
+    """What a token is to be: who has it, what they may, where, and until when.
+
+    The *host* of a relay need not be known yet.
+    """
 
     name: str
     role: Role
     scopes: tuple[str, ...] = ()
+    host: str | None = None
     expires_at: datetime | None = None
 
 
@@ -57,11 +61,13 @@ def hash_secret(secret: str) -> str:
 
 def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: str) -> Token:
     """Have *secret* grant what *order* says; only its hash is kept."""
+    topology = tx.topology()
     token = Token(
         name=order.name,
         token_hash=hash_secret(secret),
         role=order.role,
-        scopes=_select_all(tx.topology(), order.scopes),
+        scopes=_select_all(topology, order.scopes),
+        host=None if order.host is None else _spell_host(topology, order.host),
         created_at=context.at,
         expires_at=order.expires_at,
     )
@@ -71,7 +77,7 @@ def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: s
         if name_key(known.name) == key and known.is_live(context.at):
             raise TokenNameTakenError(known.name)
     tx.put_token(token)
-    said = (token.role.value, *token.scopes)
+    said = (token.role.value, *token.scopes, *([token.host] if token.host else []))
     record_audit(tx, context, "token create", token.name, detail=", ".join(said))
     return token
 
@@ -134,6 +140,12 @@ def note_use(tx: AccessWriting, token_hash: str, at: datetime) -> None:
 def redact(text: str) -> str:
     """Return *text* without any secret that somebody has put where it does not belong."""
     return _SECRET.sub(f"{SECRET_PREFIX}…", text)
+
+
+def _spell_host(topology: Topology, name: str) -> HostName:
+    """Return the host *name* as the fleet spells it, if the fleet knows it."""
+    key = name_key(name)
+    return next((host for host in topology.hosts if name_key(host) == key), HostName(name))
 
 
 def _select_all(topology: Topology, names: Iterable[str]) -> tuple[ScopeId, ...]:

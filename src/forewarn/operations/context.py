@@ -19,7 +19,7 @@ class Rules:
 
     Impact that *is_simulated* takes as long as usual; how long any other takes, nobody knows.
     *gates* are the names of those there are. With *is_shared*, other replicas are on the same
-    database.
+    database; with *has_fronts*, other processes answer virtual machines.
     """
 
     notice: NoticeMode = NoticeMode.ALWAYS
@@ -32,11 +32,19 @@ class Rules:
     gates: tuple[str, ...] = ()
     document_retention: timedelta = DOCUMENT_RETENTION
     is_shared: bool = False
+    has_fronts: bool = False
 
 
 @says("{what} need a server with a database file of its own; this one shares PostgreSQL.")
 class SharedDatabaseError(ConflictError):
     """Something that is in one process only, where others are on the same database."""
+
+    what: str
+
+
+@says("{what} need a server that answers virtual machines by itself; this one has fronts.")
+class FrontsError(ConflictError):
+    """Something that is in one process only, where others answer virtual machines."""
 
     what: str
 

@@ -5,7 +5,7 @@ Whoever exports the figures comes and reads them; nothing here knows of that.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 class Distribution:
@@ -37,3 +37,10 @@ class Tally:
         """POSTs, whatever came of them."""
         self.refusals: Counter[int] = Counter()
         """Answers of 400 and above, by status."""
+
+    def add(self, polls: Mapping[str, int], posts: int, refusals: Mapping[int, int]) -> None:
+        """Count what a front has answered; versions that this release does not know are not."""
+        for version in self.polls.keys() & polls.keys():
+            self.polls[version] += polls[version]
+        self.posts += posts
+        self.refusals.update(refusals)

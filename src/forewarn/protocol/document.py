@@ -103,7 +103,11 @@ def decode_document(body: bytes) -> Document | None:
     """Return the document in *body*, or None when it is empty (compatibility.md#empty-bodies)."""
     if not body.strip():
         return None
-    content = _read_json_object(body)
+    return read_document(_read_json_object(body))
+
+
+def read_document(content: Mapping[str, Any]) -> Document:
+    """Return the document that the JSON object *content* shows."""
     incarnation = _read_whole_number(content.get("DocumentIncarnation"))
     if incarnation is None:
         raise MalformedDocumentError("DocumentIncarnation is missing or not a whole number.")

@@ -41,7 +41,7 @@ from forewarn.storage.errors import (
 )
 from forewarn.storage.tables import APPEND_ONLY, LOCK_ROW, ledger, metadata, settings, write_lock
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 20))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 21))
 """Every migration, oldest first; a test compares it with the scripts."""
 
 HEAD: Final = REVISIONS[-1]

@@ -219,6 +219,7 @@ tokens: Final = Table(
     *required(Names, "scopes"),
     *required(MomentColumn, "created_at"),
     *optional(MomentColumn, "expires_at revoked_at last_used_at"),
+    *optional(String, "host"),
 )
 
 # Browsers that are signed in to the console, and links that sign one in.

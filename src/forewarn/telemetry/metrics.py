@@ -99,6 +99,7 @@ METRICS: Final[Mapping[str, Family]] = {
         "counter", "Requests of operators that were refused.", ("problem",)
     ),
     "forewarn_event_watchers": Family("gauge", "Operators that follow events."),
+    "forewarn_feed_followers": Family("gauge", "Fronts and relays that follow this server."),
     "forewarn_outbox_messages": Family(
         "gauge", "Notifications that wait, and that were given up.", ("status",)
     ),
@@ -141,6 +142,7 @@ class FigureSources:
     tally: Tally
     parked: Callable[[], int]
     watchers: Callable[[], int]
+    followers: Callable[[], int]
     lateness: Distribution
     epoch: Callable[[], int]
     is_paused: Callable[[], bool]
@@ -213,6 +215,7 @@ class _Figures(Collector):
         yield _by("forewarn_metadata_refusals_total", {str(s): n for s, n in refusals.items()})
         yield _by("forewarn_control_refusals_total", here.refused)
         yield _values("forewarn_event_watchers", here.watchers())
+        yield _values("forewarn_feed_followers", here.followers())
         yield _distributions("forewarn_scheduler_lateness_seconds", {(): here.lateness})
         yield from self._of_maintenances()
         yield _by("forewarn_loop_failures_total", here.loop_failures)

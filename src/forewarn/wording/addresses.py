@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 _TCP: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>[0-9]+)")
 _MODE: Final = re.compile(r"0[0-7]{3}")
@@ -36,6 +37,15 @@ def parse_address(text: str) -> TcpAddress | UnixAddress:
             f"{text!r} is not a valid address; write HOST:PORT, [::1]:PORT or unix:PATH"
         )
     return TcpAddress(match["v6"] or match["host"], int(match["port"]))
+
+
+def is_loopback_url(url: str) -> bool:
+    """Tell whether requests to *url* stay on this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def check_network(text: str) -> str:

@@ -1,5 +1,7 @@
 """A server in a process of its own, on loopback or in a network with 169.254.169.254 in it.
 
+Every client talks to the server itself, to one of its fronts, and to a relay.
+
 The clients are installed by scripts/test_needs.sh. One that is not there is skipped, in a line that
 says so.
 """
@@ -12,8 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ FOREWARN = Path(sys.executable).parent / "forewarn"
 
 THIS_HOST = socket.gethostname()
 NODES = ("node-1", "node-2")
+HOST = "kvm-1"
 TIMEOUT = 30.0
 
 # The documents the samples come from are not part of the project, and are not always there.
@@ -58,7 +61,9 @@ def _run_once(
         )
     except subprocess.TimeoutExpired:
         return None
-    is_mono_at_fault = done.returncode == -signal.SIGABRT and "mono-threads.c" in done.stderr
+    is_mono_at_fault = done.returncode == -signal.SIGABRT and "mono-threads.c" in (
+        done.stdout + done.stderr
+    )
     return None if is_mono_at_fault else done
 
 
@@ -109,11 +114,18 @@ class Namespace:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """A running server on the virtual clock, driven over its control API."""
+    """A running server, driven over its control API.
+
+    Unless it has fronts, it is on the virtual clock. What clients talk to at *metadata* is a relay
+    if the server itself answers virtual machines *elsewhere*: the same ones, by their addresses,
+    at these places of their own.
+    """
 
     metadata: str
     control: str
     directory: Path
+    fronts: int = 0
+    elsewhere: Mapping[str, Namespace | None] = field(default_factory=dict)
     namespace: Namespace | None = None
 
     def inside(self, *command: str | Path) -> tuple[str | Path, ...]:
@@ -127,7 +139,21 @@ class Server:
         headers = ["-H", f"Authorization: Bearer {token}", "-H", "Content-Type: application/json"]
         data = [] if body is None else ["-d", json.dumps(body)]
         curl = ("curl", "-sS", "--fail-with-body", "-m", "10", "-X", method, *headers, *data, url)
-        return json.loads(run(*self.inside(*curl)))
+        answer = json.loads(run(*self.inside(*curl)))
+        self._await_shown()
+        return answer
+
+    def _await_shown(self) -> None:
+        """Return when a relay shows what the server does; a front does before the answer."""
+
+        def differing() -> list[str]:
+            return [
+                place
+                for place, within in self.elsewhere.items()
+                if _document(self.metadata, within) != _document(place, within)
+            ]
+
+        wait_until(lambda: not differing(), lambda: f"the relay is not like {differing()}")
 
     def restart(self, vm: str) -> dict[str, Any]:
         """Announce a Reboot, as its owner would, and return the event."""
@@ -145,13 +171,23 @@ class Server:
         now: dict[str, Any] = self.call("GET", f"events/{event['event_id']}")
         return now
 
+    def await_start(self, event: Mapping[str, Any]) -> None:
+        """Return when *event* is Started; on the virtual clock it is at once."""
+        wait_until(
+            lambda: bool(self.show(event)["event_status"] == "Started"),
+            lambda: f"not Started: {self.show(event)}",
+        )
+
     def approvers(self, event: Mapping[str, Any]) -> list[str]:
         """Return the virtual machines that have approved *event*."""
         return [approval["name"] for approval in self.show(event)["approvals"]]
 
-    def advance(self, duration: str) -> None:
-        """Let time pass."""
-        self.call("POST", "clock/advance", {"duration": duration})
+    def let_impact_end(self) -> None:
+        """Let enough time pass for what is Started to complete, or complete it."""
+        if self.fronts:
+            self.call("POST", "events/complete-all")
+        else:
+            self.call("POST", "clock/advance", {"duration": "10m"})
 
     def clear(self) -> None:
         """End everything a test has left."""
@@ -167,14 +203,18 @@ def serving(server: Server, fleet: str) -> Iterator[None]:
     log = server.directory / "server.log"
     options = {
         "--database": f"sqlite:///{server.directory / 'forewarn.db'}",
-        "--metadata": server.metadata,
         "--control": server.control,
         "--fleet": str(server.directory / "fleet.toml"),
-        "--clock": "virtual",
         "--executor": "simulated",
+        **({"--fronts": str(server.fronts)} if server.fronts else {"--clock": "virtual"}),
     }
     words = [word for option in options.items() for word in option]
+    for place in server.elsewhere or (server.metadata,):
+        words += ["--metadata", place]
     ready = server.inside("curl", "-sf", "-m", "2", f"http://{server.control}/readyz")
+
+    def has_fronts() -> bool:
+        return log.read_text(encoding="utf-8").count("front_started") == server.fronts
 
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -185,11 +225,12 @@ def serving(server: Server, fleet: str) -> Iterator[None]:
         )
     try:
         wait_until(
-            lambda: process.poll() is not None or _succeeds(ready),
+            lambda: process.poll() is not None or (_succeeds(ready) and has_fronts()),
             lambda: f"the server is not ready: {log.read_text(encoding='utf-8')}",
         )
         assert process.poll() is None, log.read_text(encoding="utf-8")
-        yield
+        with relaying(server) if server.elsewhere else nullcontext():
+            yield
     finally:
         process.terminate()
         try:
@@ -199,16 +240,63 @@ def serving(server: Server, fleet: str) -> Iterator[None]:
             process.wait()
 
 
-@pytest.fixture(scope="session")
-def loopback_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@contextmanager
+def relaying(server: Server) -> Iterator[None]:
+    """Run a relay of *server* until the end of the block."""
+    order = {"name": "relay", "role": "relay", "host": HOST}
+    token = server.directory / "relay.token"
+    token.touch(mode=0o600)
+    without = replace(server, elsewhere={})
+    token.write_text(without.call("POST", "tokens", order)["secret"], encoding="ascii")
+    options = {
+        "--server": f"http://{server.control}",
+        "--token-file": str(token),
+        "--metadata": server.metadata,
+        "--state-dir": str(server.directory / "relay"),
+    }
+    words = [word for option in options.items() for word in option]
+    with (server.directory / "relay.log").open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            server.inside(FOREWARN, "relay", *words), stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        server.call("GET", "events")  # which waits until all is shown
+        yield
+    finally:
+        process.terminate()
+        process.wait(TIMEOUT)
+
+
+def _document(address: str, within: Namespace | None) -> str:
+    """Return what is served at *address*, nothing if nobody answers."""
+    url = f"http://{address}/metadata/scheduledevents?api-version=2020-07-01"
+    curl = ("curl", "-sf", "-m", "10", "-H", "Metadata: true", url)
+    done = subprocess.run(
+        within.enter(*curl) if within else curl, capture_output=True, text=True, check=False
+    )
+    return done.stdout or f"{done.returncode} from {address}"
+
+
+each_way = pytest.fixture(scope="session", params=("server", "front", "relay"))
+"""For what every client talks to."""
+
+
+@each_way
+def loopback_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     need("curl")
-    metadata, control = _free_addresses(2)
+    metadata, control, elsewhere = _free_addresses(3)
     server = Server(
         metadata=metadata,
         control=control,
         directory=tmp_path_factory.mktemp("loopback"),
+        fronts=int(request.param == "front"),
+        elsewhere={elsewhere: None} if request.param == "relay" else {},
     )
-    fleet = f'[[virtual_machine]]\nname = "{THIS_HOST}"\naddresses = ["127.0.0.1"]\n'
+    fleet = (
+        f'[[virtual_machine]]\nname = "{THIS_HOST}"\naddresses = ["127.0.0.1"]\nhost = "{HOST}"\n'
+    )
     with serving(server, fleet):
         yield server
 
@@ -228,8 +316,10 @@ class Network:
     machines: Mapping[str, Namespace]
 
 
-@pytest.fixture(scope="session")
-def wired_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+@each_way
+def wired_network(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Network]:
     need("curl", "ip", "unshare", "nsenter")
     with ExitStack() as stack:
         host = make_host(stack)
@@ -241,11 +331,18 @@ def wired_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]
             metadata="169.254.169.254:80",
             control="127.0.0.1:8170",
             directory=tmp_path_factory.mktemp("network"),
+            fronts=int(request.param == "front"),
+            elsewhere={
+                f"10.77.{number}.1:8169": machine
+                for number, machine in enumerate(machines.values())
+            }
+            if request.param == "relay"
+            else {},
             namespace=host,
         )
         fleet = '[[availability_set]]\nname = "cluster"\n' + "".join(
             f'[[virtual_machine]]\nname = "{name}"\navailability_set = "cluster"\n'
-            f'update_domain = {number}\naddresses = ["10.77.{number}.2"]\n'
+            f'update_domain = {number}\naddresses = ["10.77.{number}.2"]\nhost = "{HOST}"\n'
             for number, name in enumerate(NODES)
         )
         stack.enter_context(serving(server, fleet))

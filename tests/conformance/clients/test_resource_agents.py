@@ -86,7 +86,7 @@ def test_agents_drain_the_node_approve_its_event_and_bring_it_back(cluster: Clus
 
     cluster.monitor_until(event, "Started")
     during = (cluster.state, cluster.is_drained)
-    server.advance("10m")
+    server.let_impact_end()
     cluster.monitor()
 
     assert during == ("IN_EVENT", True)

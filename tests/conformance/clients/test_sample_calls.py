@@ -198,8 +198,9 @@ def test_client_sees_an_event_approves_it_and_sees_it_start_and_go(
 
     before = client.look()
     client.approve()
+    server.await_start(event)
     after = client.look()
-    server.advance("10m")
+    server.let_impact_end()
     in_the_end = client.look()
 
     assert before == [as_seen(event, "Scheduled")]
@@ -218,7 +219,7 @@ def test_client_that_approves_twice_has_no_trouble(client: Client, server: Serve
     client.approve()
     client.approve()
 
-    assert server.show(event)["event_status"] == "Started"
+    server.await_start(event)
 
 
 def as_seen(event: Mapping[str, Any], status: str) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def test_curl_sample_sees_and_approves(sample: str, server: Server) -> None:
 
     before = run(*quietly(get))
     answer = run(*quietly(edit(post, {printed_id: event["event_id"].lower()})))
+    server.await_start(event)
     after = run(*quietly(get))
 
     assert '"EventStatus":"Scheduled"' in before
@@ -78,13 +79,12 @@ def test_csharp_sample_approves_what_it_sees(sample: str, server: Server, tmp_pa
     event = server.restart(THIS_HOST)
 
     first = run("mono", program, stdin="\n\n")
-    status = server.show(event)["event_status"]
+    server.await_start(event)
     second = run("mono", program, stdin="\n\n")
-    server.advance("10m")
+    server.let_impact_end()
     third = run("mono", program, stdin="\n\n")
 
     assert f'"StartRequests":[{{"EventId":"{event["event_id"]}"}}]' in first
-    assert status == "Started"
     assert event["event_id"] in second, "it approves Started events too"
     assert event["event_id"] not in third
 
@@ -107,8 +107,9 @@ def test_python_sample_tells_what_is_coming(
 
     before = run(*find_pythons()[python], program)
     server.call("POST", f"events/{event['event_id']}/approve")
+    server.await_start(event)
     after = run(*find_pythons()[python], program)
-    server.advance("10m")
+    server.let_impact_end()
     in_the_end = run(*find_pythons()[python], program)
 
     assert "Reboot" in before

@@ -14,7 +14,7 @@ from forewarn.console.cookies import CSRF_HEADER, csrf_token
 from forewarn.console.pulse import Pulse
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
-from forewarn.domain.roles import Role
+from forewarn.domain.roles import LADDER
 from forewarn.files.fleet import read_fleet
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.inventory import apply_fleet
@@ -22,7 +22,7 @@ from forewarn.ports.store import Store, Transaction
 
 HOST = "localhost:8170"
 COOKIE = "forewarn-8170"
-SECRETS = {role: f"fw_{role}" for role in Role}
+SECRETS = {role: f"fw_{role}" for role in LADDER}
 
 SignIn: TypeAlias = Callable[[str], TestClient]
 """Returns a browser that is signed in with a token."""

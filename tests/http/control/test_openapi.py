@@ -26,7 +26,7 @@ from tests.http.conftest import FLEET, HandClock, Wall, make_services
 from forewarn.control.app import api_routes, create_app
 from forewarn.control.arm import ARM_PATH
 from forewarn.control.authentication import API_PREFIX
-from forewarn.desk.feed import Feed
+from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.storage.sqlite import open_sqlite
 
 Document: TypeAlias = Any  # schemathesis has no public name for it
@@ -67,9 +67,9 @@ class Api:
         database.write_bytes(template)
         self._database = database
         self._store = open_sqlite(database, is_durable=False)
-        feed = Feed(self._store)
+        ledger_watch = LedgerWatch(self._store)
         self.app = create_app(
-            make_services(self._store, HandClock(), Wall(), wakeups=[], feed=feed)
+            make_services(self._store, HandClock(), Wall(), wakeups=[], ledger_watch=ledger_watch)
         )
         client = TestClient(self.app, base_url="http://control/api/v1/", headers=TOKEN)
         order = {"event_type": "Reboot", "resources": ["web-0"]}

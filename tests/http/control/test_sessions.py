@@ -17,6 +17,7 @@ from forewarn.domain.access import (
     SESSION_IDLE,
     AccessError,
     Principal,
+    RoleTooLowError,
     SignInLinkError,
     SignInTokenError,
     TokenExpiredError,
@@ -80,6 +81,13 @@ def test_unknown_token_signs_nobody_in(sessions: Sessions, store: Store) -> None
         assert sessions.find(given, is_use=True) is None
 
     assert store.read(lambda reading: reading.audit()) == ()
+
+
+def test_relay_is_not_signed_in(sessions: Sessions, api: httpx2.Client) -> None:
+    secret = create(api, role="relay", host="kvm-0")
+
+    with pytest.raises(RoleTooLowError, match="deploy has the role relay"):
+        sessions.sign_in(secret, HERE)
 
 
 @pytest.mark.parametrize("ended", [TokenExpiredError, TokenRevokedError])

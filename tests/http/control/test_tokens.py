@@ -53,6 +53,7 @@ def test_tokens_are_listed_with_what_they_grant(api: httpx2.Client, wall: Wall) 
         "name": "deploy",
         "role": "operator",
         "scopes": ["availability-set/web"],
+        "host": None,
         "created_at": "2026-01-05T08:00:00Z",
         "expires_at": "2026-02-04T08:00:00Z",
         "revoked_at": None,

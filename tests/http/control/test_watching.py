@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from forewarn.desk.feed import Feed
+from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.ports.store import Store, StoreUnavailableError
 
 TIMEOUT = 20.0
@@ -32,7 +32,7 @@ REBOOT = {"event_type": "Reboot", "resources": ["solo"]}
 
 
 @contextmanager
-def serving(app: FastAPI, feed: Feed, port: int = 0) -> Iterator[str]:
+def serving(app: FastAPI, ledger_watch: LedgerWatch, port: int = 0) -> Iterator[str]:
     config = uvicorn.Config(app, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", port)) as listener:
@@ -42,7 +42,7 @@ def serving(app: FastAPI, feed: Feed, port: int = 0) -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1/events"
         finally:
-            feed.stop()
+            ledger_watch.stop()
             server.should_exit = True
             thread.join(TIMEOUT)
             assert not thread.is_alive(), "the server did not stop while it was watched"
@@ -56,9 +56,9 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture
-def events(app: FastAPI, feed: Feed) -> Iterator[str]:
+def events(app: FastAPI, ledger_watch: LedgerWatch) -> Iterator[str]:
     """The address of /events on a real socket."""
-    with serving(app, feed) as address:
+    with serving(app, ledger_watch) as address:
         yield address
 
 
@@ -206,19 +206,19 @@ def test_heart_beat_carries_the_place_past_what_was_not_wanted(
 
 
 def test_hundred_watchers_see_the_same_and_share_the_reading(
-    api: httpx2.Client, events: str, feed: Feed
+    api: httpx2.Client, events: str, ledger_watch: LedgerWatch
 ) -> None:
     threads = threading.active_count()
     with ExitStack() as stack:
         watchers = [stack.enter_context(watching(events)) for _ in range(100)]
-        wait_until(lambda: feed.watchers == 100, "every watcher")
+        wait_until(lambda: ledger_watch.watchers == 100, "every watcher")
         event_id = create(api)
 
         seen = [take(lines, 1)[0]["event_id"] for lines in watchers]
 
         assert seen == [event_id] * 100
         assert threading.active_count() - threads < 50, "a watcher needs no thread of its own"
-    wait_until(lambda: feed.watchers == 0, "the watchers to be forgotten")
+    wait_until(lambda: ledger_watch.watchers == 0, "the watchers to be forgotten")
 
 
 def test_slow_reader_holds_nobody_up_and_misses_nothing(api: httpx2.Client, events: str) -> None:
@@ -236,15 +236,15 @@ def test_slow_reader_holds_nobody_up_and_misses_nothing(api: httpx2.Client, even
 
 
 def test_watch_goes_on_after_a_restart_without_loss_or_repetition(
-    api: httpx2.Client, app: FastAPI, feed: Feed, store: Store
+    api: httpx2.Client, app: FastAPI, ledger_watch: LedgerWatch, store: Store
 ) -> None:
-    with serving(app, feed) as address, watching(address, after=0) as lines:
+    with serving(app, ledger_watch) as address, watching(address, after=0) as lines:
         create(api)
         (first,) = take(lines, 1)
     create(api, resources=["web-0"])
-    again = Feed(store)
+    again = LedgerWatch(store)
     store.listen(again.note)
-    app.state.services = replace(app.state.services, feed=again)
+    app.state.services = replace(app.state.services, ledger_watch=again)
 
     with serving(app, again) as address, watching(address, after=first["sequence"]) as lines:
         create(api, resources=["web-1"])
@@ -252,11 +252,11 @@ def test_watch_goes_on_after_a_restart_without_loss_or_repetition(
         assert [line["sequence"] for line in take(lines, 2)] == [2, 3]
 
 
-def test_watch_ends_when_the_server_stops(app: FastAPI, feed: Feed) -> None:
-    with ExitStack() as stack, serving(app, feed) as address:
+def test_watch_ends_when_the_server_stops(app: FastAPI, ledger_watch: LedgerWatch) -> None:
+    with ExitStack() as stack, serving(app, ledger_watch) as address:
         lines = stack.enter_context(watching(address))
         next(lines)
-        feed.stop()
+        ledger_watch.stop()
 
         list(lines)
 
@@ -269,7 +269,7 @@ def test_watch_ends_when_the_store_is_away(app: FastAPI, store: Store) -> None:
         def read(self, look: object) -> object:
             raise StoreUnavailableError(f"{look} cannot be read now.")
 
-    feed = Feed(Away())  # type: ignore[arg-type]
-    app.state.services = replace(app.state.services, feed=feed)
-    with serving(app, feed) as address, watching(address) as lines:
+    ledger_watch = LedgerWatch(Away())  # type: ignore[arg-type]
+    app.state.services = replace(app.state.services, ledger_watch=ledger_watch)
+    with serving(app, ledger_watch) as address, watching(address) as lines:
         assert [line for line in lines if line][-1] == "id: 0"

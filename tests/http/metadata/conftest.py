@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
@@ -41,15 +41,17 @@ from forewarn.emulator.faults import MemoryFaults
 from forewarn.emulator.journal import MemoryJournal
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
-from forewarn.metadata.extension import Verbs
+from forewarn.metadata.hot_path import HotPath
 from forewarn.metadata.http import App, MetadataServer, open_listener, open_unix_listener
 from forewarn.metadata.identity import Identifier
 from forewarn.metadata.journaled import JournaledApp
+from forewarn.metadata.store_feed import StoreFeed
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.operations.context import Context
 from forewarn.operations.events import cancel_event, complete_event, start_event
 from forewarn.operations.recording import Deed, record_events
 from forewarn.ports.store import Transaction
+from forewarn.ports.verbs import Verbs
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -145,6 +147,8 @@ class Reply:
 class Service:
     """A running metadata endpoint with a small fleet; `web-0` is at 127.0.0.10."""
 
+    is_hot: ClassVar[bool] = True
+
     def __init__(  # noqa: PLR0913 - what tests want otherwise
         self,
         *,
@@ -163,11 +167,11 @@ class Service:
         database.write_bytes(migrated_database())
         self.store = open_sqlite(database)
         self.board = Board(served_versions(preview_wire))
-        self.board.follow(self.store)
+        StoreFeed(self.board, self.store).begin()
         self.store.write(lambda tx: tx.put_topology(FLEET))
         self.clock = VirtualClock(NOW)
         self.faults = MemoryFaults(
-            document_of=self.board.document_of, clock=self.clock, changed=self.board.waiters.wake
+            document_of=self.board.document_of, clock=self.clock, changed=self.board.look_again
         )
         self.store.listen(self.faults.note)
         self.polls: list[VmName] = []
@@ -186,6 +190,7 @@ class Service:
             polled=self.polls.append,
             faults=self.faults,
         )
+        self.plain_polls = app.plain_polls
         self._app = JournaledApp(app, identity, self.journal) if is_journaled else app
         listeners = [open_listener("127.0.0.1", 0), open_listener("::1", 0)]
         listeners.append(open_listener("::", 0))
@@ -193,7 +198,7 @@ class Service:
         self.unix_path = unix_path
         if unix_path is not None:
             listeners.append(open_unix_listener(unix_path))
-        self._server = MetadataServer(around(self._app), listeners, limits)
+        self._server = MetadataServer(around(self._app), listeners, limits, is_hot=self.is_hot)
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -219,7 +224,13 @@ class Service:
 
     @property
     def connections(self) -> int:
-        return len(self._server.server_state.connections)
+        hot = self._server.hot_path
+        return len(self._server.server_state.connections) + (0 if hot is None else len(hot))
+
+    @property
+    def hot_path(self) -> HotPath:
+        assert self._server.hot_path is not None
+        return self._server.hot_path
 
     @property
     def queued(self) -> int:
@@ -360,6 +371,10 @@ def compose(method: str, target: str, headers: Mapping[str, str], protocol: str 
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
+GET = compose("GET", POLL, {"Metadata": "true"})
+"""A plain poll."""
+
+
 def read_reply(connection: socket.socket, method: str = "GET") -> Reply:
     """Read one answer; for several on one connection use `Replies`."""
     response = HTTPResponse(connection, method=method)
@@ -433,6 +448,12 @@ def running(**options: Any) -> Iterator[Service]:
         service.stop()
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["hot", "long"], autouse=True)
+def _road(request: pytest.FixtureRequest) -> None:
+    """Run every test over both roads: with the hot path, and without."""
+    Service.is_hot = request.param
+
+
 @pytest.fixture(scope="session")
 def stopping() -> Generator[list[Service], None, None]:
     """Let services end while the next test runs."""
@@ -452,7 +473,7 @@ def service(stopping: list[Service]) -> Generator[Service, None, None]:
 
 
 @pytest.fixture(scope="module")
-def quiet_service() -> Generator[Service, None, None]:
+def quiet_service(_road: None) -> Generator[Service, None, None]:
     """Share one among tests that change nothing."""
     with running() as running_service:
         yield running_service

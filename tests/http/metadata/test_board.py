@@ -1,30 +1,18 @@
-"""The board by itself: what it shows, what it shares, and how it learns of what is committed."""
+"""The board by itself: what it shows, and what it shares."""
 
-import os
-import resource
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import asyncio
 from time import perf_counter
-from typing import TypeVar
 
 import pytest
-from structlog.testing import capture_logs
-from tests.http.metadata.conftest import NOW, migrated_database
+from tests.http.metadata.conftest import TIMEOUT
 
-from forewarn.domain.amending import build_topology
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.metadata.board import Board
-from forewarn.ports.changes import ChangeListener, StoreChange
-from forewarn.ports.store import SERVER_PAUSE, Reading, StoreUnavailableError
+from forewarn.ports.board import Posting
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
-from forewarn.storage.sqlite import SqliteStore
-
-T = TypeVar("T")
 
 SCOPE = ScopeId("virtual-machine/a")
 GONE = ScopeId("virtual-machine/gone")
@@ -33,147 +21,6 @@ VM = VirtualMachine(name=VmName("a"), scope_id=SCOPE)
 
 def board() -> Board:
     return Board(served_versions(PreviewWire.DOCUMENTED))
-
-
-class UnluckyStore(SqliteStore):
-    """A store in which *meanwhile* happens between listening and reading."""
-
-    meanwhile: Callable[[], None] | None = None
-    listener: ChangeListener
-    is_readable = True
-    reads = 0
-
-    def listen(self, listener: ChangeListener) -> None:
-        super().listen(listener)
-        self.listener = listener
-        if self.meanwhile:
-            self.meanwhile()
-
-    def read(self, look: Callable[[Reading], T]) -> T:
-        self.reads += 1
-        if not self.is_readable:
-            raise StoreUnavailableError("too many open files")
-        return super().read(look)
-
-    def publish(self, incarnation: int) -> None:
-        document = Document(document_incarnation=incarnation)
-        self.write(lambda tx: tx.put_document(SCOPE, document, at=NOW))
-
-    def place(self, *names: str) -> None:
-        fleet = build_topology(
-            scopes=[standalone(VmName(name)) for name in names],
-            virtual_machines=[
-                VirtualMachine(name=VmName(name), scope_id=standalone(VmName(name)).scope_id)
-                for name in names
-            ],
-        )
-        self.write(lambda tx: tx.put_topology(fleet))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[UnluckyStore]:
-    (tmp_path / "forewarn.db").write_bytes(migrated_database())
-    opened = UnluckyStore(tmp_path / "forewarn.db")
-    opened.place("a")
-    opened.publish(1)
-    yield opened
-    opened.close()
-
-
-def test_commit_between_listening_and_reading_is_put_up_once(store: UnluckyStore) -> None:
-    shown = board()
-    store.meanwhile = lambda: store.publish(2)
-    shown.follow(store)
-    page, reads = shown.page(VM, "2020-07-01"), store.reads
-
-    store.listener(StoreChange(incarnations={SCOPE: 2}, topology_version=1))  # late
-
-    assert page.etag == b"2"
-    assert shown.page(VM, "2020-07-01") is page
-    assert store.reads == reads == 1
-
-
-def test_board_shows_what_is_committed_before_that_is_answered(store: UnluckyStore) -> None:
-    shown = board()
-    shown.follow(store)
-
-    store.publish(2)
-    store.place("a", "b")
-    store.write(lambda tx: tx.put_setting(SERVER_PAUSE, ""))
-
-    assert shown.page(VM, "2020-07-01").etag == b"2"
-    assert shown.vm_named("b")
-    assert store.reads == 3, "what changes neither documents nor the fleet is not read"
-
-
-def test_board_reads_what_is_committed_when_no_more_files_can_be_opened(
-    store: UnluckyStore,
-) -> None:
-    shown = board()
-    shown.follow(store)
-
-    def publish(_: Reading) -> bytes:
-        # The one connection that is open for everybody is taken.
-        with no_more_files(), capture_logs():  # nobody could format a traceback
-            store.publish(2)
-            return shown.page(VM, "2020-07-01").etag
-
-    assert store.read(publish) == b"2"
-
-
-@contextmanager
-def no_more_files() -> Iterator[None]:
-    lowest = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_what_could_not_be_read_is_put_up_with_the_next_change(store: UnluckyStore) -> None:
-    shown = board()
-    shown.follow(store)
-    store.is_readable = False
-    store.publish(2)
-    store.is_readable = True
-
-    before = shown.page(VM, "2020-07-01").etag
-    store.write(lambda tx: tx.put_setting(SERVER_PAUSE, ""))
-
-    assert (before, shown.page(VM, "2020-07-01").etag) == (b"1", b"2")
-
-
-def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
-    store: UnluckyStore,
-) -> None:
-    shown = board()
-    shown.follow(store)
-    store.is_readable = False
-    store.publish(2)
-    shown.catch_up()
-    store.is_readable = True
-
-    thread = threading.Thread(target=shown.rounds.run)
-    shown.rounds.stop()
-    thread.start()
-    thread.join()
-
-    assert shown.page(VM, "2020-07-01").etag == b"2"
-
-
-def test_everything_is_shown_as_it_is_after_a_gap_even_if_it_is_older(store: UnluckyStore) -> None:
-    shown = board()
-    shown.follow(store)
-    shown.put_up({SCOPE: Document(document_incarnation=9), GONE: Document(document_incarnation=9)})
-
-    store.listener(StoreChange(is_gap=True))
-
-    elsewhere = VirtualMachine(name=VmName("gone"), scope_id=GONE)
-    assert shown.page(VM, "2020-07-01").etag == b"1"
-    assert shown.page(elsewhere, "2020-07-01").etag == b"0"
 
 
 def test_late_change_does_not_bring_back_an_older_document() -> None:
@@ -235,3 +82,157 @@ def test_fleet_of_100_000_is_learned_at_once() -> None:
     found = shown.vm_at("10.1.134.159")
     assert found is not None
     assert found.name == "vm-99999"
+
+
+def test_listener_is_told_what_was_put_up_when_it_is_shown() -> None:
+    shown = board()
+    topology = Topology(virtual_machines={VM.name: VM}, scopes={}, hosts={})
+    heard: list[tuple[Posting, bytes]] = []
+    shown.listen(lambda posting: heard.append((posting, shown.page(VM, "2020-07-01").etag)))
+
+    shown.put_up({SCOPE: Document(document_incarnation=2)}, topology)
+    shown.put_up({SCOPE: Document(document_incarnation=1)})
+    shown.put_up({}, is_everything=True)
+
+    assert heard == [
+        (Posting(scope_ids=(SCOPE,), topology=topology), b"2"),
+        (Posting(topology=topology), b"2"),
+        (Posting(scope_ids=(SCOPE,), topology=topology), b"0"),
+    ]
+
+
+def part(shown: Board, *vms: VirtualMachine, incarnation: int = 0) -> None:
+    """Put up *vms*, and an empty document for each."""
+    document = Document(document_incarnation=incarnation)
+    printed = {vm.scope_id: (document, shown.print(document)) for vm in vms}
+    shown.put(printed, {vm.scope_id: standalone(vm.name) for vm in vms}, vms)
+
+
+def machine(name: str, *addresses: str, vm_id: str = "", scope: str = "") -> VirtualMachine:
+    return VirtualMachine(
+        name=VmName(name),
+        scope_id=ScopeId(f"virtual-machine/{scope or name}"),
+        addresses=addresses,
+        vm_id=vm_id,
+    )
+
+
+def test_machine_that_is_put_up_in_a_part_is_known_by_everything() -> None:
+    shown = board()
+    vm = machine("A", "10.0.0.1", "FD00:0::1", "fe80::1", vm_id="ID")
+
+    part(shown, vm, incarnation=3)
+
+    assert shown.vm_named("a") is shown.vm_with_id("id") is shown.vm_at("fd00::1") is vm
+    assert shown.vm_at("fe80::1") is None
+    assert shown.page(vm, "2020-07-01").etag == b"3"
+    assert shown.delivery_scope(vm) == standalone(vm.name)
+    assert shown.parts == ((vm,), {vm.scope_id: standalone(vm.name)})
+
+
+def test_part_does_not_bring_back_an_older_document() -> None:
+    shown = board()
+    part(shown, VM, incarnation=3)
+    part(shown, VM, incarnation=2)
+
+    assert shown.page(VM, "2020-07-01").etag == b"3"
+
+
+def test_machine_that_is_removed_is_known_by_nothing() -> None:
+    shown = board()
+    vm = machine("a", "10.0.0.1", vm_id="id")
+    part(shown, vm, incarnation=3)
+
+    shown.remove([vm.name], [vm.scope_id])
+    shown.remove([vm.name], [vm.scope_id])  # hears it twice
+
+    assert shown.vm_named("a") is shown.vm_with_id("id") is shown.vm_at("10.0.0.1") is None
+    assert shown.page(vm, "2020-07-01").etag == b"0"
+    assert shown.parts == ((), {})
+
+
+def test_machine_keeps_what_it_has_taken_over_when_the_old_one_goes() -> None:
+    shown = board()
+    old, new = machine("old", "10.0.0.1", vm_id="id"), machine("new", "10.0.0.1", vm_id="id")
+    part(shown, old)
+
+    part(shown, new)
+    shown.remove([old.name])
+
+    assert shown.vm_at("10.0.0.1") is shown.vm_with_id("id") is new
+
+
+def test_machine_that_is_spelled_otherwise_stays_when_the_old_spelling_goes() -> None:
+    shown = board()
+    part(shown, machine("A"))
+
+    part(shown, machine("a"))
+    shown.remove([VmName("A")])
+
+    found = shown.vm_named("a")
+    assert found is not None
+    assert found.name == "a"
+
+
+def test_machine_that_is_changed_loses_its_old_address() -> None:
+    shown = board()
+    part(shown, machine("a", "10.0.0.1"))
+
+    part(shown, machine("a", "10.0.0.2"))
+
+    assert shown.vm_at("10.0.0.1") is None
+    assert shown.vm_at("10.0.0.2") == machine("a", "10.0.0.2")
+
+
+def test_only_those_wake_whom_a_part_concerns() -> None:
+    shown = board()
+    a, b = machine("a"), machine("b")
+    part(shown, a, b)
+
+    async def park() -> list[str]:
+        woken: list[str] = []
+
+        async def wait(vm: VirtualMachine) -> None:
+            def where() -> ScopeId | None:
+                known = shown.vm_named(vm.name)
+                is_same = known is not None and known.scope_id == vm.scope_id
+                return vm.scope_id if is_same else None
+
+            await shown.waiters.wait(where, until=asyncio.Event(), seconds=TIMEOUT)
+            woken.append(vm.name)
+
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(wait(vm)) for vm in (a, b)]
+            await asyncio.sleep(0.01)
+            part(shown, machine("a", scope="other"))
+            await asyncio.sleep(0.01)
+            assert woken == ["a"]
+            shown.remove([b.name])
+        assert all(each.done() for each in waits)
+        return woken
+
+    assert asyncio.run(park()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("later", "is_shown"), [(3, True), (4, True), (2, False)])
+def test_document_is_waited_for_until_it_or_a_later_one_is_shown(
+    later: int, *, is_shown: bool
+) -> None:
+    shown = board()
+    part(shown, VM, incarnation=1)
+
+    async def wait() -> bool:
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(shown.await_document(SCOPE, 3, 0.2))
+            await asyncio.sleep(0.01)
+            part(shown, VM, incarnation=later)
+        return await waiting
+
+    assert asyncio.run(wait()) is is_shown
+
+
+def test_document_that_is_shown_is_not_waited_for() -> None:
+    shown = board()
+    part(shown, VM, incarnation=3)
+
+    assert asyncio.run(shown.await_document(SCOPE, 3, 0))

@@ -13,6 +13,7 @@ from time import perf_counter
 
 import pytest
 from tests.http.metadata.conftest import (
+    GET,
     POLL,
     TIMEOUT,
     Replies,
@@ -24,19 +25,18 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
-from forewarn.bootstrap.start import open_listeners
+from forewarn.bootstrap.listening import open_listeners
 from forewarn.connections.crowd import Origin, origin_of
 from forewarn.connections.limits import Limits, connections_within_open_files
 from forewarn.metadata.asgi import HttpScope, Receive, Send
 from forewarn.metadata.http import MetadataServer, open_listener, open_unix_listener
 from forewarn.settings import make_settings
 
-GET = compose("GET", POLL, {"Metadata": "true"})
 IMPATIENT = Limits(head_seconds=0.3, body_seconds=0.3, write_seconds=0.3, connections=40)
 
 
 @pytest.fixture(scope="module")
-def impatient() -> Generator[Service, None, None]:
+def impatient(_road: None) -> Generator[Service, None, None]:
     """Share a service that waits for nobody."""
     with running(limits=IMPATIENT) as service:
         yield service
@@ -391,7 +391,7 @@ def test_connections_are_capped_and_freed(impatient: Service) -> None:
         extra.sendall(GET)
         assert read_reply(extra).status == 200
         assert read_all(polite[0]) == b"", "the oldest idle one has gone"
-        assert impatient.connections == 40
+        wait_until(lambda: impatient.connections == 40, "the new one is in its place")
     wait_until(lambda: impatient.connections == 0, "all are freed")
 
     assert impatient.request().status == 200
@@ -495,15 +495,14 @@ def test_stop_is_not_held_up_for_ever_by_a_store_that_hangs(
 class StubbornApp:
     """Answers nobody, and does not end when nobody waits any more."""
 
+    plain_polls = None
+
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         self.asked.set()
         await asyncio.Event().wait()
-
-    def answer_plain_poll(self, *_: object) -> None:
-        return None
 
     def note_unreadable(self, *_: object) -> None:
         return None

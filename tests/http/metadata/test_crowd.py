@@ -16,6 +16,7 @@ from time import perf_counter
 
 import pytest
 from tests.http.metadata.conftest import (
+    GET,
     POLL,
     TIMEOUT,
     Replies,
@@ -32,7 +33,6 @@ from forewarn.connections.crowd import MOST_ORIGINS, Crowd, Origin, Troubles, or
 from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
 
-GET = compose("GET", POLL, {"Metadata": "true"})
 NOWHERE = compose("GET", "/nowhere", {})
 ATTACKS = Path(__file__).parents[3] / "bench" / "attacks.py"
 GREEDY, NEIGHBOUR, STRANGER = "127.0.0.10", "127.0.0.11", "127.0.0.66"
@@ -52,6 +52,14 @@ def test_strangers_count_by_address_or_network(address: str, name: str) -> None:
     assert origin_of(address) == Origin(name=name)
 
 
+def connect(service: Service, source: str) -> socket.socket:
+    """Open a connection that is there: the kernel keeps silent ones to itself for a second."""
+    connection = service.connect(source)
+    connection.sendall(NOWHERE)
+    assert read_reply(connection).status == 404
+    return connection
+
+
 def poll(connection: socket.socket) -> int:
     connection.sendall(GET)
     return read_reply(connection).status
@@ -66,7 +74,7 @@ def test_nobody_holds_more_than_a_share() -> None:
     ):
         neighbour = stack.enter_context(service.connect(NEIGHBOUR))
         assert poll(neighbour) == 200
-        many = [stack.enter_context(service.connect(GREEDY)) for _ in range(12)]
+        many = [stack.enter_context(connect(service, GREEDY)) for _ in range(12)]
 
         assert all(read_all(early) == b"" for early in many[:7])
         assert {poll(late) for late in many[7:]} == {200}
@@ -95,7 +103,7 @@ def test_idle_connections_of_the_biggest_holder_and_of_strangers_go_first(idle: 
     with running(limits=Limits(connections=10)) as service, ExitStack() as stack:
         small = stack.enter_context(service.connect("127.0.0.12"))
         assert poll(small) == 200
-        many = [stack.enter_context(service.connect(idle)) for _ in range(9)]
+        many = [stack.enter_context(connect(service, idle)) for _ in range(9)]
         wait_until(lambda: service.connections == 10, "all connections are taken")
 
         neighbour = stack.enter_context(service.connect(NEIGHBOUR))
@@ -210,16 +218,21 @@ def test_neighbour_is_answered_and_memory_comes_back_whatever_somebody_does(
     assert memory() < before * 1.1 + 30
 
 
+def _count_protocols() -> int:
+    return sum(isinstance(found, GuardedProtocol) for found in gc.get_objects())
+
+
 def test_connection_that_is_over_leaves_nothing_to_the_garbage_collector(service: Service) -> None:
     gc.collect()
     gc.disable()
     try:
+        before = _count_protocols()
         for _ in range(10):
             with service.connect() as connection:
                 connection.sendall(NOWHERE)
                 assert read_reply(connection).status == 404
         wait_until(lambda: service.connections == 0, "the connections are closed")
-        left = sum(isinstance(found, GuardedProtocol) for found in gc.get_objects())
+        left = _count_protocols() - before
     finally:
         gc.enable()
 

@@ -171,7 +171,7 @@ SHOWN_BY: Final[dict[FaultKind, str]] = {
 
 
 @pytest.fixture(scope="module")
-def shared() -> Generator[Service]:
+def shared(_road: None) -> Generator[Service]:
     """Share a service whose document has a Scheduled and a Started event."""
     with running() as service:
         service.create()

@@ -48,6 +48,17 @@ def test_nobody_gets_404_and_does_not_enable(
     assert capsys.readouterr().out.count(STRANGER) == 1
 
 
+def test_nobody_gets_503_until_it_is_known_who_is_who(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service.board.is_whole = False
+
+    unknown = service.request(source=STRANGER)
+    assert (unknown.status, unknown.headers["retry-after"]) == (503, "1")
+    assert service.request(source="127.0.0.10").status == 200
+    assert capsys.readouterr().out == ""
+
+
 def test_default_machine_is_for_local_callers_that_are_nobody_else() -> None:
     with running(default_vm="HERE") as service:
         assert service.request(WHOAMI, source=STRANGER).json["name"] == "here"

@@ -18,7 +18,7 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
-from forewarn.metadata.app import PARKED_PER_VM
+from forewarn.metadata.plain_polls import PARKED_PER_VM
 from forewarn.metadata.waiting import Waiters
 
 
@@ -96,6 +96,18 @@ def test_preference_is_read_as_rfc_7240_says_and_capped(
         assert read_reply(connection).headers["preference-applied"] == applied
 
 
+def test_whoever_has_everything_is_still_woken_by_a_change(service: Service) -> None:
+    headers = {"Metadata": "true", "If-None-Match": "*", "Prefer": "wait=30"}
+    with service.connect() as connection:
+        connection.sendall(compose("GET", POLL, headers))
+        wait_until(lambda: service.parked == 1, "the poll is parked")
+        service.create()
+
+        reply = read_reply(connection)
+
+    assert (reply.status, reply.headers["etag"]) == (304, "1")
+
+
 def test_head_does_not_wait(quiet_service: Service) -> None:
     headers = {"If-None-Match": "0", "Prefer": "wait=30"}
 
@@ -152,12 +164,18 @@ def test_client_that_leaves_requests_behind_its_waiting_poll_is_forgotten(servic
     wait_until(lambda: service.connections == 0, "the connection is freed")
 
 
-def test_many_waiting_polls_are_all_answered_by_one_change(service: Service) -> None:
+def test_many_waiting_polls_are_all_answered_after_two_changes(service: Service) -> None:
     with ExitStack() as stack:
         sources = ["127.0.0.10", "127.0.0.11"] * 60
         connections = [stack.enter_context(park(service, source=source)) for source in sources]
         wait_until(lambda: service.parked == len(sources), "all polls are parked")
-        service.create()
+        with service.loop_held():
+            for number in range(2):
+                threading.Thread(target=service.create).start()
+                wait_until(
+                    lambda: service.board.document_in(WEB).document_incarnation > number,  # noqa: B023
+                    "it has changed",
+                )
 
         bodies = {read_reply(connection).body for connection in connections}
 

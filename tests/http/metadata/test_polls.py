@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from tests.http.metadata.conftest import FLEET, NOW, WEB, Service
+from tests.waiting import wait_until
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.names import VmName
 from forewarn.metadata.board import Board
 from forewarn.metadata.polls import Polls
+from forewarn.metadata.store_feed import StoreFeed
 from forewarn.ports.store import Store
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.storage.sqlite import open_sqlite
@@ -28,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def board(store: Store) -> Board:
     shown = Board(served_versions(PreviewWire.DOCUMENTED))
-    shown.follow(store)
+    StoreFeed(shown, store).begin()
     store.write(lambda tx: tx.put_topology(FLEET))
     return shown
 
@@ -130,3 +132,25 @@ def test_poll_that_cannot_be_written_at_once_is_answered(service: Service) -> No
     polls.note(VmName("web-0"))
 
     assert service.store.read(lambda reading: reading.last_polled_at(WEB)) is None
+
+
+def test_first_polls_that_a_front_notes_are_written_at_once(store: Store, board: Board) -> None:
+    polls = Polls(store, board, VirtualClock(NOW))
+    thread = threading.Thread(target=polls.rounds.run)
+    thread.start()
+    try:
+        polls.note_all([VmName("web-0"), VmName("solo")])
+        wait_until(lambda: len(last_polls(store)) == 2, "the polls", seconds=10)
+    finally:
+        polls.rounds.stop()
+        thread.join(10)
+
+
+def test_polls_that_a_front_notes_in_virtual_time_are_written_when_it_is_answered(
+    store: Store, board: Board
+) -> None:
+    polls = Polls(store, board, VirtualClock(NOW), is_eager=True)
+
+    polls.note_all([VmName("web-0")])
+
+    assert last_polls(store) == {VmName("web-0"): NOW}

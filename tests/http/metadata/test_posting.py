@@ -1,14 +1,18 @@
 """POST of StartRequests: what is approved, what is refused, and that nothing else happens."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import pytest
 from structlog.testing import capture_logs
-from tests.http.metadata.conftest import POLL, Reply, Service, running
+from tests.http.metadata.conftest import POLL, Reply, Service, context, running
 
+from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.names import VmName
+from forewarn.metadata.verbs import StoreVerbs
+from forewarn.ports.verbs import Receipt
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.protocol.vocabulary import EventId
 
@@ -216,7 +220,7 @@ class BrokenVerbs:
 
     async def request_start(
         self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
-    ) -> None:
+    ) -> Receipt:
         raise LookupError(vm, event_ids, where)
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:
@@ -234,3 +238,10 @@ def test_mistake_of_ours_is_logged_and_answered_in_azures_form() -> None:
 
     assert (reply.status, reply.body) == (500, ERROR_ANSWERS[Refusal.FAILED].body)
     assert [line["event"] for line in logs] == ["metadata_request_failed"]
+
+
+def test_machine_that_has_left_since_it_asked_is_told_of_no_event(service: Service) -> None:
+    asked = StoreVerbs(service.store, context).request_start(VmName("gone"), (), where="")
+
+    with pytest.raises(UnknownEventError):
+        asyncio.run(asked)

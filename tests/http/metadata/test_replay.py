@@ -43,7 +43,7 @@ def replaying(*answers: RecordedAnswer, speed: float = 1) -> partial[Replay]:
 
 
 @pytest.fixture(scope="module")
-def replay() -> Iterator[Service]:
+def replay(_road: None) -> Iterator[Service]:
     """A service that shows the first answer of a recording for an hour."""
     answers = (
         RecordedAnswer(at=5, headers=ETAG, body=FIRST),
@@ -145,7 +145,7 @@ def test_other_paths_are_those_of_the_endpoint(replay: Service) -> None:
 
 
 @pytest.fixture(scope="module")
-def same() -> Iterator[tuple[Service, Service]]:
+def same(_road: None) -> Iterator[tuple[Service, Service]]:
     """An endpoint, and a service that shows a recording of the very same answer."""
     with running() as service:
         reply = service.request()

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from tests.http.metadata.conftest import migrated_database
-from tests.http.metadata.test_board import UnluckyStore
+from tests.http.metadata.test_store_feed import UnluckyStore
 
 from forewarn.files.fleet import read_fleet
 from forewarn.metadata.board import Board
 from forewarn.metadata.showings import Showings
+from forewarn.metadata.store_feed import StoreFeed
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.inventory import apply_fleet
@@ -49,7 +50,8 @@ class Server:
         self.showings = Showings(store, self.clock)
         self.ids = count(1)
         self.served: list[tuple[datetime, bytes]] = []
-        self.board.follow(store, self.showings.note)
+        self.feed = StoreFeed(self.board, store, self.showings.note)
+        self.feed.begin()
 
     def context(self) -> Context:
         return Context(
@@ -133,7 +135,7 @@ def test_machine_has_not_seen_what_the_board_could_not_read_yet(tmp_path: Path) 
     store.is_readable = True
     assert len({body for _, body in server.served}) == 1
 
-    server.board.catch_up()
+    server.feed.catch_up()
     server.poll()
 
     assert server.seen() == server.served

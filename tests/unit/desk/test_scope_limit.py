@@ -51,12 +51,12 @@ RULES = {
 UNLIMITED = {
     ("control/health.py", "store"): "asks whether it can be written",
     ("desk/caller.py", "store"): "limits each reading and transaction",
-    ("desk/caller.py", "feed"): "limits each line",
+    ("desk/caller.py", "ledger_watch"): "limits each line",
     ("desk/explanations.py", "store"): "looks at everything, and limits what is said of it",
     ("desk/refusals.py", "store"): "only adds to the audit",
     ("desk/sessions.py", "store"): "signs in whoever has a token, with that token",
 }
-"""Who has the store or the feed without a limit, and why."""
+"""Who has the store or the ledger watch without a limit, and why."""
 
 
 def rule_of(name: str) -> str:
@@ -91,7 +91,7 @@ def test_nothing_that_operators_use_gets_around_the_limit() -> None:
         for folder in ("control", "desk")
         for path in (PACKAGE / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in {"store", "feed"}
+        if isinstance(node, ast.Attribute) and node.attr in {"store", "ledger_watch"}
     }
 
     assert found == UNLIMITED.keys()

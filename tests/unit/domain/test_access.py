@@ -24,8 +24,8 @@ from forewarn.domain.errors import (
     DomainError,
     InvalidNameError,
 )
-from forewarn.domain.names import ScopeId, VmName
-from forewarn.domain.roles import MAY, Role
+from forewarn.domain.names import HostName, ScopeId, VmName
+from forewarn.domain.roles import LADDER, MAY, Role
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -37,6 +37,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 TOKEN = Token(name="ada", token_hash="0" * 64, role=Role.OPERATOR, created_at=NOON)
+RELAY = replace(TOKEN, role=Role.RELAY, host=HostName("kvm-1"))
 SESSION = ConsoleSession(
     session_hash="1" * 64,
     token_hash=TOKEN.token_hash,
@@ -65,6 +66,7 @@ FLEET = build_topology(
         (Role.VIEWER, {Role.VIEWER}),
         (Role.OPERATOR, {Role.VIEWER, Role.OPERATOR}),
         (Role.ADMIN, {Role.VIEWER, Role.OPERATOR, Role.ADMIN}),
+        (Role.RELAY, {Role.RELAY}),
     ],
 )
 def test_role_includes_those_below_it(role: Role, may_do_the_work_of: set[Role]) -> None:
@@ -132,6 +134,7 @@ def test_who_shows_a_token_is_what_it_says() -> None:
     token = replace(TOKEN, scopes=(BATCH.scope_id,))
 
     assert token.principal == Principal(name="ada", role=Role.OPERATOR, scopes=(BATCH.scope_id,))
+    assert RELAY.principal == Principal(name="ada", role=Role.RELAY, host=HostName("kvm-1"))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,9 @@ def test_who_shows_a_token_is_what_it_says() -> None:
         (replace(TOKEN, name="scheduler"), "the server uses itself"),
         (replace(TOKEN, expires_at=NOON), "cannot expire before"),
         (replace(TOKEN, role=Role.ADMIN, scopes=(BATCH.scope_id,)), "cannot be limited to scopes"),
+        (replace(RELAY, host=None), "serves one host; name it"),
+        (replace(RELAY, scopes=(BATCH.scope_id,)), "leave the scopes out"),
+        (replace(TOKEN, host=HostName("kvm-1")), "Only the role relay is confined"),
     ],
 )
 def test_token_that_makes_no_sense_is_refused(token: Token, sentence: str) -> None:
@@ -154,9 +160,14 @@ def test_name_that_does_not_travel_is_refused(name: str) -> None:
         check_token(replace(TOKEN, name=name))
 
 
-@pytest.mark.parametrize("role", Role)
-def test_token_of_any_role_can_be(role: Role) -> None:
-    check_token(replace(TOKEN, role=role, expires_at=NOON + SECOND))
+def test_name_of_a_host_that_does_not_travel_is_refused() -> None:
+    with pytest.raises(InvalidNameError, match="for a host"):
+        check_token(replace(RELAY, host=HostName("kvm 1")))
+
+
+@pytest.mark.parametrize("token", [RELAY, *(replace(TOKEN, role=role) for role in LADDER)])
+def test_token_of_any_role_can_be(token: Token) -> None:
+    check_token(replace(token, expires_at=NOON + SECOND))
 
 
 @pytest.mark.parametrize(

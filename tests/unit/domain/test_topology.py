@@ -25,6 +25,7 @@ from forewarn.domain.topology import (
     Topology,
     VirtualMachine,
     assign_domains,
+    is_on,
     resource_names,
     split_by_update_domain,
     standalone,
@@ -426,3 +427,20 @@ def test_two_instances_of_one_service_may_not_be_called_alike() -> None:
 
     with pytest.raises(NameTakenError, match="More than one instance of cloud-service/shop"):
         build_topology(scopes=[shop], virtual_machines=vms)
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "expected"),
+    [
+        ("kvm-1", "kvm-1", True),
+        ("kvm-1", "KVM-1", True),
+        ("kvm-1", "kvm-2", False),
+        (None, "kvm-1", False),
+        (None, None, True),
+        ("kvm-1", None, True),
+    ],
+)
+def test_machine_is_on_one_host(host: str | None, asked: str | None, *, expected: bool) -> None:
+    vm = replace(WEB_0, host=None if host is None else HostName(host))
+
+    assert is_on(vm, None if asked is None else HostName(asked)) is expected

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
-from forewarn.cli.transport import ServerReply, ServerRequest, TransportError, send
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.settings import Settings
+from forewarn.transport.requests import ServerReply, ServerRequest, TransportError, send
 from forewarn.wording.addresses import TcpAddress, UnixAddress, parse_address
 
 MOUNTS: Final = Path("/proc/self/mounts")

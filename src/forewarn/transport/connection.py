@@ -7,14 +7,14 @@ environment are not looked at: only settings.py reads what commands take from th
 import socket
 import ssl
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from io import BufferedReader, RawIOBase
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from forewarn.cli.transport import (
+from forewarn.transport.requests import (
     BrokenReplyError,
     HungUpError,
     LargeReplyError,
@@ -40,8 +40,9 @@ _HANG_UPS: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetErro
 class StreamedReply:
     """A reply that may take long, read as it comes."""
 
-    def __init__(self, response: HTTPResponse) -> None:
+    def __init__(self, response: HTTPResponse, connected: socket.socket) -> None:
         self._response = response
+        self._socket = connected
 
     @property
     def is_success(self) -> bool:
@@ -64,9 +65,22 @@ class StreamedReply:
 
     def lines(self) -> Iterator[str]:
         """Yield its lines as they come."""
+        for line in self.raw_lines():
+            yield line.decode(errors="replace").rstrip("\r\n")
+
+    def raw_lines(self) -> Iterator[bytes]:
+        """Yield its lines as they come, each with its end."""
         with _told_apart():
-            for line in self._response:
-                yield line.decode(errors="replace").rstrip("\r\n")
+            yield from self._response
+
+    def wait_for(self, seconds: float) -> None:
+        """Wait for each part that is still to come for so many *seconds*."""
+        self._socket.settimeout(seconds)
+
+    def hang_up(self) -> None:
+        """Have whoever reads it find that it has ended; on any thread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -80,7 +94,7 @@ def connected(request: ServerRequest) -> Generator[StreamedReply]:
             connection.request(request.method, target, request.body, dict(request.headers))
             response = connection.getresponse()
         with closing(response):
-            yield StreamedReply(response)
+            yield StreamedReply(response, connection.connected)
 
 
 class _Connection(HTTPConnection):
@@ -95,18 +109,34 @@ class _Connection(HTTPConnection):
         if address.scheme == "https":
             self._trust = request.trust or ssl.create_default_context()
         self._patience = request.patience
+        self._path = request.socket
+        self.connected: socket.socket
         if request.within is not None:
             self.response_class = _response_until(monotonic() + request.within)
 
     def connect(self) -> None:
         """Connect, in little time: a server that is there is there at once."""
         patience = _CONNECTING if self._patience is None else min(_CONNECTING, self._patience)
-        made = socket.create_connection((self.host, self.port), patience)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._path:
+            made = _connect_unix(self._path, patience)
+        else:
+            made = socket.create_connection((self.host, self.port), patience)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._trust is not None:
             made = self._trust.wrap_socket(made, server_hostname=self.host)
         made.settimeout(self._patience)
-        self.sock = made
+        self.sock = self.connected = made
+
+
+def _connect_unix(path: str, seconds: float) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(seconds)
+    try:
+        made.connect(path)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def _response_until(deadline: float) -> type[HTTPResponse]:

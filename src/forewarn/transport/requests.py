@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Generator, Mapping
 
-    from forewarn.cli.connection import StreamedReply
+    from forewarn.transport.connection import StreamedReply
 
 _NEXT: Final = re.compile(r'<([^>]*)>; *rel="?next"?')
 
@@ -69,6 +69,8 @@ class ServerRequest:
     patience: float | None
     within: float | None = None
     """For how many seconds all of the reply is waited for, if that has an end."""
+    socket: str = ""
+    """The unix socket on which the server is, if it is on one."""
     trust: ssl.SSLContext | None = None
     """The certificates that are trusted; by default those of this machine."""
 
@@ -116,7 +118,7 @@ def send(request: ServerRequest, largest: int | None = None) -> ServerReply:
 @contextmanager
 def opened(request: ServerRequest) -> Generator[StreamedReply]:
     """Send *request*, and give the reply as soon as it begins."""
-    from forewarn.cli.connection import connected  # noqa: PLC0415 - slow to load, not for help
+    from forewarn.transport.connection import connected
 
     with connected(request) as reply:
         yield reply

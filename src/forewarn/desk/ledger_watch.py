@@ -32,7 +32,7 @@ class _Page:
     lines: tuple[LedgerLine, ...]
 
 
-class Feed:
+class LedgerWatch:
     """Tells watchers on one event loop what is new; `note` is to be called on each change."""
 
     def __init__(self, store: Store, *, heart_beat: float = HEART_BEAT) -> None:

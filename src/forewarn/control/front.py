@@ -1,0 +1,179 @@
+"""/front: the feed, and what fronts and relays ask on behalf of their virtual machines.
+
+Fronts answer virtual machines while operators wait for them to show what was changed. So nothing
+here needs one of the threads on which operators wait; it is plain ASGI, and no part of the OpenAPI
+document. docs/reference/feed.md describes it.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import asdict
+from time import monotonic
+from typing import Annotated, Final, TypeVar
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import AfterValidator, AwareDatetime, Field, StrictInt, StrictStr, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from forewarn.control.authentication import API_PREFIX
+from forewarn.desk.schemas import RequestModel
+from forewarn.domain.access import Principal
+from forewarn.domain.names import VmName
+from forewarn.domain.roles import Role
+from forewarn.feed.front_services import FrontServices
+from forewarn.feed.subscriptions import Following
+from forewarn.protocol import vocabulary
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventId
+
+M = TypeVar("M", bound=RequestModel)
+
+FRONT_PREFIX: Final = f"{API_PREFIX}/front"
+_IDENTIFIED_SECONDS: Final = 60.0
+"""How long a feed lasts at most after its token has ended."""
+_CONTENT_TYPE: Final = "application/x-ndjson"
+_MOST_DIGITS: Final = 18
+
+_Name = Annotated[StrictStr, Field(max_length=128)]
+_Where = Annotated[StrictStr, Field(max_length=64, pattern=r"^[\x20-\x7e]*$")]
+_Event = Annotated[StrictStr, Field(max_length=128), AfterValidator(vocabulary.event_id)]
+_Status = Annotated[int, Field(ge=400, le=599)]
+_Number = Annotated[StrictInt, Field(ge=0, le=2**53)]
+
+
+class FrontStartRequests(RequestModel):
+    """StartRequests of a virtual machine that is at *where*."""
+
+    vm: _Name
+    event_ids: Annotated[list[_Event], Field(max_length=10_000)]
+    where: _Where = ""
+
+
+class FrontPostponement(RequestModel):
+    """An event that a virtual machine postpones."""
+
+    vm: _Name
+    not_before: AwareDatetime
+    where: _Where = ""
+
+
+class FrontNotes(RequestModel):
+    """What a front shows by now, who has polled, and the counts since the last notes."""
+
+    sequence: _Number = 0
+    polled: Annotated[list[_Name], Field(max_length=100_000)] = Field(default_factory=list)
+    polls: dict[_Name, _Number] = Field(default_factory=dict)
+    posts: _Number = 0
+    refusals: dict[_Status, _Number] = Field(default_factory=dict)
+
+
+def front_routes() -> tuple[BaseRoute, ...]:
+    """Return the routes for fronts and relays."""
+    return (
+        Route(f"{FRONT_PREFIX}/feed", _feed, methods=["GET"]),
+        Route(f"{FRONT_PREFIX}/start-requests", _request_starts, methods=["POST"]),
+        Route(f"{FRONT_PREFIX}/events/{{event_id}}", _describe_event, methods=["GET"]),
+        Route(f"{FRONT_PREFIX}/events/{{event_id}}/postpone", _postpone, methods=["POST"]),
+        Route(f"{FRONT_PREFIX}/notes", _take_notes, methods=["POST"]),
+    )
+
+
+async def _feed(request: Request) -> Response:
+    services, principal = _identify(request)
+    feed, _, sequence = request.query_params.get("after", "").rpartition(":")
+    following = Following(
+        name=principal.name,
+        host=principal.host,
+        feed=feed,
+        sequence=int(sequence) if sequence.isdecimal() and len(sequence) <= _MOST_DIGITS else -1,
+    )
+    lines = services.hub.stream(following)
+    return StreamingResponse(
+        _while_identified(lines, request.state.identify),
+        media_type=_CONTENT_TYPE,
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _request_starts(request: Request) -> Response:
+    services, principal = _identify(request)
+    order = await _read(request, FrontStartRequests)
+    receipt = await services.verbs(principal.host).request_start(
+        VmName(order.vm),
+        tuple(EventId(each) for each in order.event_ids),
+        where=_where(principal, order.where),
+    )
+    return JSONResponse(asdict(receipt))
+
+
+async def _describe_event(request: Request) -> Response:
+    services, principal = _identify(request)
+    vm = VmName(request.query_params.get("vm", ""))
+    return JSONResponse(await services.verbs(principal.host).describe_event(vm, _event_id(request)))
+
+
+async def _postpone(request: Request) -> Response:
+    services, principal = _identify(request)
+    order = await _read(request, FrontPostponement)
+    described = await services.verbs(principal.host).postpone(
+        VmName(order.vm),
+        _event_id(request),
+        order.not_before,
+        where=_where(principal, order.where),
+    )
+    return JSONResponse(described)
+
+
+async def _take_notes(request: Request) -> Response:
+    services, principal = _identify(request)
+    notes = await _read(request, FrontNotes)
+    if principal.host is None:
+        services.hub.note_shown(principal.name, notes.sequence)
+    polled = tuple(services.hub.find(notes.polled, principal.host))
+    if polled:
+        services.polled(polled)
+    services.tally.add(notes.polls, notes.posts, notes.refusals)
+    return Response(status_code=204)
+
+
+def _identify(request: Request) -> tuple[FrontServices, Principal]:
+    principal: Principal = request.state.principal
+    principal.require(Role.RELAY)
+    services: FrontServices | None = request.app.state.services.front_services
+    if services is None:
+        raise HTTPException(404)
+    return services, principal
+
+
+def _where(principal: Principal, where: str) -> str:
+    return where if principal.host is None else f"{where} via relay {principal.name}".strip()
+
+
+def _event_id(request: Request) -> EventId:
+    return vocabulary.event_id(request.path_params["event_id"])
+
+
+async def _read(request: Request, model: type[M]) -> M:
+    try:
+        return model.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_url=False)) from None
+
+
+async def _while_identified(
+    lines: AsyncGenerator[bytes], identify: Callable[[], Awaitable[object]]
+) -> AsyncGenerator[bytes]:
+    """Yield *lines* until the token has ended, or a little longer."""
+    last = monotonic()
+    async with aclosing(lines):
+        async for part in lines:
+            if monotonic() - last > _IDENTIFIED_SECONDS:
+                last = monotonic()
+                try:
+                    await identify()
+                except ForewarnError:
+                    return
+            yield part

@@ -1,0 +1,186 @@
+"""`python -m forewarn.front.relay SETTINGS [WIRE]`: the process that `forewarn relay` becomes.
+
+It is a front that follows a server elsewhere, for one host, and remembers what it was told.
+"""
+
+import asyncio
+import os
+import signal
+import ssl
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from socket import socket
+from typing import Final
+
+import forewarn.front.without_rich  # noqa: F401 - before anything else of ours
+
+# isort: split
+
+import structlog
+
+from forewarn.environment import notify_socket
+from forewarn.feed.feed_file import FeedFile
+from forewarn.feed.frames import FeedLineError
+from forewarn.feed.upstream import Upstream, UpstreamRefusedError
+from forewarn.front.front import Front
+from forewarn.front.listeners import open_listeners
+from forewarn.front.record import FeedRecord, WireChangedError
+from forewarn.front.settings import RelaySettings
+from forewarn.front.token_file import TokenFile
+from forewarn.metadata.board import Board
+from forewarn.metadata.identity import Identifier
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.versions import PreviewWire, served_versions
+from forewarn.systemd import SystemdNotifier
+from forewarn.telemetry.logs import configure_logging
+from forewarn.transport.requests import MisnamedError, PlainServerError, UntrustedError
+
+_NO_RELAY: Final = "{server}: {error} A relay needs a token of forewarn token create --relay HOST."
+_REFUSALS: Final[Mapping[int, str]] = {
+    401: _NO_RELAY,
+    403: _NO_RELAY,
+    404: "{server} has no feed: it is not a forewarn server, or an older release.",
+    421: "{server}: {error}",
+}
+_LASTING: Final[Mapping[type[Exception], str]] = {
+    UntrustedError: "{server} has a certificate that is not trusted ({error}); set ca_file.",
+    MisnamedError: "{server} has a certificate for other addresses ({error}).",
+    PlainServerError: "{server} does not speak TLS; write http:// if it is on this machine.",
+    FeedLineError: "{server}: {error}",
+}
+"""What does not go away by itself, and what to do about it."""
+_READY_SECONDS: Final = 0.02
+
+_log = structlog.get_logger(__name__)
+
+
+class RelayError(ForewarnError):
+    """A relay that cannot begin, and would not be able to later."""
+
+
+def main() -> None:
+    """Run a relay until it is told to stop, or say why it cannot."""
+    word, *wires = sys.argv[1:]
+    settings = RelaySettings.decode(word)
+    configure_logging(settings.log_format, settings.log_level)
+    try:
+        _run(settings, PreviewWire(wires[0]) if wires else None)
+    except WireChangedError as change:
+        again = (sys.executable, "-P", "-m", "forewarn.front.relay", word, change.preview_wire)
+        os.execv(sys.executable, again)  # noqa: S606 - no shell is wanted
+    except ForewarnError as error:
+        print(f"forewarn: {error}", file=sys.stderr)  # noqa: T201 - as every command says it
+        sys.exit(1)
+
+
+def _run(settings: RelaySettings, preview_wire: PreviewWire | None) -> None:
+    """Serve the virtual machines of this host until stopped.
+
+    Without a *preview_wire*, it is that of the server that was followed last.
+    """
+    token = TokenFile(settings.token_file)
+    trust = _trusted(settings.ca_file) if settings.server.startswith("https:") else None
+    upstream = Upstream(url=settings.server, token=token, trust=trust)
+    with ExitStack() as stack:
+        record = FeedRecord(stack.enter_context(FeedFile(settings.state_dir)))
+        listeners = [stack.enter_context(each) for each in open_listeners(settings)]
+        wire = preview_wire or record.preview_wire or PreviewWire.DOCUMENTED
+        with asyncio.Runner() as runner:
+            runner.run(_serve(settings, upstream, record, wire, listeners))
+
+
+async def _serve(
+    settings: RelaySettings,
+    upstream: Upstream,
+    record: FeedRecord,
+    wire: PreviewWire,
+    listeners: list[socket],
+) -> None:
+    await Relay(settings, upstream, record, wire).serve(listeners)
+
+
+class Relay:
+    """A front that is fed from its *record* first, and from the server as soon as that is there."""
+
+    def __init__(
+        self, settings: RelaySettings, upstream: Upstream, record: FeedRecord, wire: PreviewWire
+    ) -> None:
+        self._settings = settings
+        self._record = record
+        self._board = board = Board(served_versions(wire))
+        board.is_whole = False
+        self._front = Front(
+            upstream,
+            board,
+            Identifier(board),
+            is_prompt=False,
+            keep=lambda text, line: record.keep(self._front.mirror, wire, text, line),
+            troubled=self._give_up,
+        )
+
+    async def serve(self, listeners: list[socket]) -> None:
+        """Answer on *listeners* until told to stop."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._front.stop)
+        await asyncio.to_thread(self._recall)
+        async with asyncio.TaskGroup() as group:
+            telling = group.create_task(self._tell_ready())
+            with self._front.following():
+                _log.info(
+                    "relaying", metadata=self._settings.metadata, server=self._settings.server
+                )
+                await self._front.serve(listeners)
+            telling.cancel()
+        _log.info("stopped")
+        if self._front.failure is not None:
+            raise self._front.failure
+
+    def _recall(self) -> None:
+        """Show what was told before this process began."""
+        for line in self._record.lines:
+            self._front.mirror.take(line)
+
+    async def _tell_ready(self) -> None:
+        """Tell systemd when guests are answered: from the record, or once the server has spoken."""
+        while True:
+            await asyncio.sleep(_READY_SECONDS)
+            if self._board.is_whole and self._front.is_serving:
+                break
+        SystemdNotifier(notify_socket(), None).tell("READY=1")
+        hello = self._front.mirror.hello
+        host = None if hello is None else hello.host
+        _log.info("serving_guests", host=host)
+        if not self._board.parts[0]:
+            _log.warning("no_virtual_machines", host=host)
+
+    def _give_up(self, error: Exception) -> None:
+        """End with a sentence if there is nothing to serve, and trying again does not help."""
+        if self._board.is_whole:
+            return
+        problem = _explain(error, self._settings.server)
+        if problem:
+            raise RelayError(problem)
+
+
+def _explain(error: Exception, server: str) -> str:
+    """Return what to do about *error*, if it does not go away by itself."""
+    if isinstance(error, UpstreamRefusedError):
+        sentence = _REFUSALS.get(error.status, "")
+    else:
+        sentence = _LASTING.get(type(error), "")
+    return sentence.format(server=server, error=error)
+
+
+def _trusted(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # that of ssl is one, too
+        raise RelayError(
+            f"The CA file {ca_file} cannot be read: {error.strerror or error}."
+        ) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,376 @@
+"""The process of a relay, beside a server on one machine: small, private, and clear in trouble."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import (
+    FOREWARN,
+    START_SECONDS,
+    STOP_SECONDS,
+    Server,
+    ServerMaker,
+    wait_until,
+)
+from tests.ports import free_port
+
+GUESTS = 50
+MOST_MEMORY = 40 * 1024
+"""In KiB."""
+HEAVY = ("fastapi", "httpx2", "pydantic", "rich", "sqlalchemy", "starlette", "typer", "yaml")
+FLEET = "".join(
+    f"[[virtual_machine]]\nname = 'guest-{number}'\nhost = 'kvm-1'\n"
+    f"addresses = ['127.9.0.{number}']\n"
+    for number in range(1, GUESTS + 1)
+)
+PATH = "/metadata/scheduledevents?api-version=2020-07-01"
+
+
+@dataclass(slots=True, kw_only=True)
+class Relay:
+    """`forewarn relay` on a port of loopback."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    server: str
+    token: str
+    port: int
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "relay"
+
+    def start(self, *flags: str, **environment: str) -> None:
+        token_file = self.folder / "relay.token"
+        token_file.touch(mode=0o600)
+        token_file.write_text(self.token, encoding="ascii")
+        with (self.folder / "relay.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    FOREWARN, "relay", "--server", self.server, "--token-file", token_file,
+                    "--metadata", f"127.0.0.1:{self.port}", "--state-dir", self.state, *flags,
+                ],
+                env={**self.environment, **environment},
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip
+
+    def end(self) -> int:
+        assert self.process is not None
+        return self.process.wait(START_SECONDS)
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            assert self.process.wait(STOP_SECONDS) == 0, self.said()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(STOP_SECONDS)
+
+    def said(self) -> str:
+        return (self.folder / "relay.log").read_text(encoding="utf-8")
+
+    def poll(self, number: int = 1) -> tuple[int, bytes]:
+        source = (f"127.9.0.{number}", 0)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=10, source_address=source)
+        with closing(connection):
+            connection.request("GET", PATH, headers={"Metadata": "true"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def await_status(self, status: int, number: int = 1) -> None:
+        def is_so() -> bool:
+            try:
+                return self.poll(number)[0] == status
+            except OSError:
+                return False
+
+        wait_until(is_so, f"no {status}: {self.said()}", START_SECONDS)
+
+
+@pytest.fixture
+def server(make_server: ServerMaker, tmp_path: Path) -> Server:
+    (tmp_path / "fleet.toml").write_text(FLEET, encoding="utf-8")
+    started = make_server("--fleet", str(tmp_path / "fleet.toml"))
+    started.start()
+    return started
+
+
+@pytest.fixture
+def relay(server: Server, tmp_path: Path, environment: Mapping[str, str]) -> Generator[Relay]:
+    """A relay of kvm-1 that is not started yet."""
+    made = Relay(
+        folder=tmp_path,
+        environment=environment,
+        server=f"http://127.0.0.1:{server.control_port}",
+        token=token_for(server, name="relay", role="relay", host="kvm-1"),
+        port=free_port(),
+    )
+    yield made
+    made.stop()
+
+
+def token_for(server: Server, **order: str) -> str:
+    answer = server.operate("POST", "tokens", order)
+    assert answer.status == 201, answer
+    secret: str = answer.json()["secret"]
+    return secret
+
+
+def test_relay_of_fifty_guests_is_small(relay: Relay) -> None:
+    relay.start()
+    relay.await_status(200)
+    for number in range(1, GUESTS + 1):
+        assert relay.poll(number)[0] == 200
+
+    assert relay.process is not None
+    status = Path(f"/proc/{relay.process.pid}/status").read_text(encoding="ascii")
+    (memory,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    assert memory <= MOST_MEMORY
+
+
+def test_process_loads_nothing_heavy(environment: Mapping[str, str]) -> None:
+    program = (
+        "import json, sys, forewarn.front.relay\n"
+        "print(json.dumps([name for name, module in sys.modules.items() if module]))"
+    )
+
+    loaded = subprocess.check_output(
+        [sys.executable, "-P", "-c", program], env=dict(environment), timeout=START_SECONDS
+    )
+
+    assert set(HEAVY).isdisjoint(json.loads(loaded))
+
+
+def test_systemd_is_told_when_guests_are_served(server: Server, relay: Relay) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(relay.folder / "notify"))
+        systemd.settimeout(START_SECONDS)
+        relay.start(NOTIFY_SOCKET=str(relay.folder / "notify"))
+        assert systemd.recv(1024) == b"READY=1"
+        assert relay.poll()[0] == 200
+
+        relay.kill()
+        server.kill()
+        relay.start(NOTIFY_SOCKET=str(relay.folder / "notify"))
+        assert systemd.recv(1024) == b"READY=1", "it serves from disk"
+        assert relay.poll()[0] == 200
+
+
+def test_relay_that_was_told_nothing_says_so_and_no_more(server: Server, relay: Relay) -> None:
+    server.stop()
+
+    relay.start()
+
+    relay.await_status(503)
+    wait_until(lambda: "feed_lost" in relay.said(), "no line in the log", START_SECONDS)
+    server.start()
+    relay.await_status(200)
+    assert "feed_followed" in relay.said()
+
+
+def test_relay_follows_the_wire_of_its_server(server: Server, relay: Relay) -> None:
+    relay.start()
+    relay.await_status(200)
+    assert relay.process is not None
+    process = relay.process.pid
+
+    server.restart(*server.flags, "--preview-wire", "observed")
+
+    wait_until(lambda: relay.said().count("relaying") > 1, "it does not notice", START_SECONDS)
+    relay.await_status(200)
+    assert relay.process.pid == process
+    assert relay.process.poll() is None
+    assert "observed" in Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8")
+
+
+def test_damaged_file_is_set_aside_and_told_again(relay: Relay) -> None:
+    relay.start()
+    relay.await_status(200)
+    relay.kill()
+    file = relay.state / "feed.ndjson"
+    file.write_bytes(file.read_bytes().replace(b'"type"', b'"tipe"', 2))
+
+    relay.start()
+
+    relay.await_status(200)
+    assert "feed_file_damaged" in relay.said()
+    assert (relay.state / "feed.damaged").exists()
+
+
+def test_polls_through_a_relay_are_known_to_the_server(server: Server, relay: Relay) -> None:
+    relay.start()
+    relay.await_status(200, 7)
+
+    def last_poll() -> object:
+        return server.operate("GET", "virtual-machines/guest-7").json()["last_polled_at"]
+
+    wait_until(lambda: last_poll() is not None, "the server knows of no poll", START_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("order", "sentence"),
+    [
+        ({"role": "operator"}, "This needs the role relay; wrong has the role operator."),
+        ({"role": "admin"}, "This needs the role relay; wrong has the role admin."),
+        (None, "The token is not known here."),
+    ],
+)
+def test_token_that_is_not_one_of_a_relay_is_refused(
+    server: Server, relay: Relay, order: dict[str, str] | None, sentence: str
+) -> None:
+    relay.token = "fw_" + "0" * 43 if order is None else token_for(server, name="wrong", **order)
+
+    relay.start()
+
+    assert relay.end() == 1
+    assert sentence in relay.said()
+    assert "Traceback" not in relay.said()
+
+
+def test_state_of_another_host_is_refused(server: Server, relay: Relay) -> None:
+    relay.start()
+    relay.await_status(200)
+    relay.stop()
+    relay.token = token_for(server, name="other", role="relay", host="kvm-2")
+
+    relay.start()
+
+    assert relay.end() == 1
+    assert "kvm-1" in relay.said()
+    assert "kvm-2" in relay.said()
+    assert "remove" in relay.said()
+
+
+class NoFeed(BaseHTTPRequestHandler):
+    """A web server that is not forewarn."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_server_without_the_feed_is_refused(relay: Relay) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoFeed) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        relay.server = f"http://127.0.0.1:{other.server_port}"
+
+        relay.start()
+
+        assert relay.end() == 1
+        assert "has no feed" in relay.said()
+        other.shutdown()
+
+
+def test_server_without_tls_is_refused(server: Server, relay: Relay) -> None:
+    relay.server = f"https://127.0.0.1:{server.control_port}"
+
+    relay.start()
+
+    assert relay.end() == 1
+    assert "TLS" in relay.said()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "sentence"),
+    [
+        (lambda path: path.unlink(), "cannot be read: No such file or directory"),
+        (lambda path: path.chmod(0o644), "Other users can access"),
+        (lambda path: path.write_text("short"), "does not hold a token"),
+    ],
+)
+def test_token_file_that_cannot_be_is_refused(
+    relay: Relay, prepare: Callable[[Path], object], sentence: str
+) -> None:
+    file = relay.folder / "relay.token"
+    file.touch(mode=0o600)
+    file.write_text(relay.token, encoding="ascii")
+    prepare(file)
+
+    done = subprocess.run(
+        [
+            FOREWARN, "relay", "--server", relay.server, "--token-file", file,
+            "--metadata", f"127.0.0.1:{relay.port}", "--state-dir", relay.folder / "new",
+        ],
+        env=dict(relay.environment),
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_address_that_is_not_here_is_refused(relay: Relay) -> None:
+    relay.start("--metadata", "192.0.2.1:80")
+
+    assert relay.end() == 1
+    assert "ip address add 192.0.2.1/32 dev BRIDGE" in relay.said()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a disk of its own")
+def test_relay_goes_on_when_the_disk_is_full(server: Server, relay: Relay) -> None:
+    relay.state.mkdir()
+    subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", relay.state], check=True
+    )
+    try:
+        relay.start()
+        relay.await_status(200)
+        fill(relay.state / "filler")
+        last = announce_until_full(server, relay)
+        wait_until(lambda: last in relay.poll(GUESTS)[1], "it is not shown", START_SECONDS)
+
+        (relay.state / "filler").unlink()
+        wait_until(lambda: is_written(relay), "it is not written again", START_SECONDS)
+        server.kill()
+        relay.kill()
+        relay.start()
+        relay.await_status(200)
+        assert last in relay.poll(GUESTS)[1]
+    finally:
+        relay.stop()
+        subprocess.run(["/bin/umount", relay.state], check=True)
+
+
+def is_written(relay: Relay) -> bool:
+    """Tell whether the last that it said of its file was that it could write it."""
+    return relay.said().rpartition("feed_file_")[2].startswith("written")
+
+
+def fill(path: Path) -> None:
+    with path.open("ab", buffering=0) as file:
+        try:
+            while file.write(b"x" * 512):
+                pass
+        except OSError:
+            return
+
+
+def announce_until_full(server: Server, relay: Relay) -> bytes:
+    """Announce events until one of them finds no room; return the id of one more."""
+    for number in range(1, GUESTS):
+        server.create("Reboot", f"guest-{number}")
+        if "feed_file_not_written" in relay.said():
+            break
+    (event,) = server.create("Reboot", f"guest-{GUESTS}")
+    event_id: str = event["event_id"]
+    return event_id.encode()

@@ -1,0 +1,213 @@
+"""What fronts and relays may ask on behalf of virtual machines, and of which."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from urllib.parse import quote
+
+import pytest
+from tests.feed.conftest import TIMEOUT, Center, machine, scope_of
+from tests.http.conftest import MORNING, TOKEN
+from tests.waiting import wait_until
+
+from forewarn.domain.names import VmName
+from forewarn.domain.roles import Role
+from forewarn.operations.access import TokenOrder, create_token, revoke_token
+from forewarn.protocol.vocabulary import EventId
+
+WEB = scope_of("web")
+
+
+@pytest.fixture
+def center() -> Iterator[Center]:
+    made = Center()
+    made.place(machine("a", "kvm-1", scope="web"), machine("b", "kvm-2", scope="web"))
+    yield made
+    made.close()
+
+
+def approve(center: Center, token: str, vm: str, event: str) -> tuple[int, object]:
+    order = {"vm": vm, "event_ids": [event], "where": "10.0.0.1"}
+    return center.ask(token, "POST", "start-requests", order)
+
+
+def approvers(center: Center, event: EventId) -> list[str]:
+    found = center.store.read(lambda reading: reading.event(event))
+    assert found is not None
+    return [each.name for each in found.approvals]
+
+
+def audited(center: Center) -> list[tuple[str, str]]:
+    entries = center.store.read(lambda reading: reading.audit(limit=10))
+    return [(entry.who, entry.where) for entry in entries if entry.action == "event approve"]
+
+
+def test_relay_approves_for_a_machine_of_its_host(center: Center) -> None:
+    event = center.announce("a")
+
+    status, answer = approve(center, center.relay_token("kvm-1"), "a", event)
+
+    assert (status, answer) == (200, {"scope_id": WEB, "document_incarnation": 1})
+    assert approvers(center, event) == ["a"]
+    assert audited(center) == [("a", "10.0.0.1 via relay relay-kvm-1")]
+
+
+def test_front_approves_from_the_address_of_the_machine(center: Center) -> None:
+    event = center.announce("a")
+
+    status, _ = approve(center, center.front_token(), "a", event)
+
+    assert status == 200
+    assert audited(center) == [("a", "10.0.0.1")]
+
+
+def test_relay_does_nothing_for_a_machine_of_another_host(center: Center) -> None:
+    """It is answered as for a machine that does not exist, whatever it asks."""
+    event, token = center.announce("b"), center.relay_token("kvm-1")
+    later = (MORNING + timedelta(hours=1)).isoformat()
+
+    def ask_all(vm: str) -> list[tuple[int, object]]:
+        asked = [
+            approve(center, token, vm, event),
+            approve(center, token, vm, "never-seen"),
+            center.ask(token, "GET", f"events/{event}?vm={vm}"),
+            center.ask(token, "POST", f"events/{event}/postpone", {"vm": vm, "not_before": later}),
+        ]
+        return [(status, answer["type"]) for status, answer in asked]
+
+    assert ask_all("b") == ask_all("nobody") == [(404, "urn:forewarn:problem:unknown-event")] * 4
+    assert approvers(center, event) == []
+
+
+def test_machine_that_has_moved_is_no_longer_spoken_for(center: Center) -> None:
+    event, token = center.announce("a"), center.relay_token("kvm-1")
+    center.place(machine("a", "kvm-2", scope="web"), machine("b", "kvm-2", scope="web"))
+
+    assert approve(center, token, "a", event)[0] == 404
+    assert approve(center, center.relay_token("kvm-2"), "a", event)[0] == 200
+
+
+def test_relay_describes_and_postpones_events_as_the_server_does(center: Center) -> None:
+    event, token = center.announce("a"), center.relay_token("KVM-1")
+
+    status, described = center.ask(token, "GET", f"events/{event}?vm=a")
+    refused, problem = center.ask(
+        token,
+        "POST",
+        f"events/{event}/postpone",
+        {"vm": "a", "not_before": (MORNING + timedelta(hours=1)).isoformat()},
+    )
+
+    assert (status, described["event_id"]) == (200, event)
+    assert (refused, problem["type"]) == (409, "urn:forewarn:problem:postpone-refused")
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.ADMIN])
+def test_operators_are_no_fronts(center: Center, role: Role) -> None:
+    secret = TOKEN
+    if role is not Role.ADMIN:
+        secret = f"of-{role}"
+        order = TokenOrder(name=f"x-{role}", role=role)
+        context = center.services.context("alice")
+        center.store.write(lambda tx: create_token(tx, context, order, secret))
+
+    asked = [
+        center.ask(secret, "GET", "feed"),
+        approve(center, secret, "a", "x"),
+        center.ask(secret, "GET", "events/x?vm=a"),
+        center.ask(secret, "POST", "events/x/postpone", {}),
+        center.ask(secret, "POST", "notes", {}),
+    ]
+
+    assert [status for status, _ in asked] == [403] * 5
+
+
+@pytest.mark.parametrize("path", ["feed", "start-requests", "events/x", "notes"])
+def test_nobody_gets_in_without_a_token(center: Center, path: str) -> None:
+    method = "POST" if path in {"start-requests", "notes"} else "GET"
+
+    assert center.ask("nonsense", method, path)[0] == 401
+
+
+def test_pass_of_a_front_ends_with_its_successor(center: Center) -> None:
+    old = center.front_token("front-1")
+    new = center.front_token("front-1")
+
+    assert center.ask(old, "POST", "notes", {})[0] == 401
+    assert center.ask(new, "POST", "notes", {})[0] == 204
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {},
+        {"vm": "a"},
+        {"vm": "a", "event_ids": "x"},
+        {"vm": "a", "event_ids": [], "where": "\n"},
+        {"vm": "a", "event_ids": [], "more": 1},
+        {"vm": "a" * 200, "event_ids": []},
+    ],
+)
+def test_order_that_says_something_else_is_refused(center: Center, order: object) -> None:
+    assert center.ask(center.front_token(), "POST", "start-requests", order)[0] == 422
+
+
+def test_polls_that_are_noted_are_written_down(center: Center) -> None:
+    center.ask(center.relay_token("kvm-1"), "POST", "notes", {"polled": ["a", "b", "nobody"]})
+
+    center.polls.commit()
+
+    known = [VmName("a"), VmName("b")]
+    assert center.store.read(lambda reading: reading.last_polls(known)) == {"a": MORNING}
+    assert center.store.read(lambda reading: reading.last_polled_at(WEB)) == MORNING
+
+
+def test_counts_that_are_noted_are_added(center: Center) -> None:
+    notes = {"polls": {"2020-07-01": 7, "2999-01-01": 1}, "posts": 2, "refusals": {"404": 3}}
+
+    for _ in range(2):
+        assert center.ask(center.front_token(), "POST", "notes", notes)[0] == 204
+
+    assert center.tally.polls["2020-07-01"] == 14
+    assert "2999-01-01" not in center.tally.polls
+    assert (center.tally.posts, center.tally.refusals) == (4, {404: 6})
+
+
+def test_relay_cannot_say_what_a_front_shows(center: Center) -> None:
+    with center.follow(center.front_token("relay-kvm-1")) as heard:
+        heard.until_mark()
+        center.publish(WEB, 1)
+        center.ask(center.relay_token("kvm-1"), "POST", "notes", {"sequence": 99})
+
+        assert not center.hub.await_shown(0.05)
+
+
+def test_approval_through_a_front_waits_for_all_fronts(center: Center) -> None:
+    event = center.announce("a")
+    one = center.front_token("front-1")
+    with center.follow(center.front_token("front-2")) as other:
+        other.until_mark()
+        center.hub.note_shown("front-2", 99)
+
+        assert approve(center, one, "a", event)[0] == 200
+
+
+@pytest.mark.parametrize("place", ["9" * 5000, "x:y", ":", "%00", "²"])
+def test_place_that_cannot_be_is_told_everything(center: Center, place: str) -> None:
+    after = quote(f"{center.hub.feed}:{place}")
+
+    with center.follow(center.relay_token("kvm-1"), after) as heard:
+        heard.until_mark()
+
+    assert not heard.hello.resumed
+    assert VmName("a") in heard.machines
+
+
+def test_feed_ends_with_its_token(center: Center, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.control.front._IDENTIFIED_SECONDS", 0.0)
+    secret = center.relay_token("kvm-1")
+    context = center.services.context("alice")
+    with center.follow(secret) as heard:
+        heard.until_mark()
+        center.store.write(lambda tx: revoke_token(tx, context, "relay-kvm-1"))
+
+        wait_until(heard.is_over, "the feed to end", TIMEOUT)
