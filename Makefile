@@ -50,7 +50,7 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/store.py
 	@$(BIN)/python bench/replicas.py
 	@$(BIN)/python bench/fleet.py
-	@$(BIN)/python bench/polls.py
+	@$(BIN)/python bench/front.py
 	@$(BIN)/python bench/attacks.py
 	@$(BIN)/python bench/console.py
 	@$(BIN)/python bench/emulator.py
@@ -60,11 +60,11 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/agent.py
 	@$(BIN)/python bench/cli.py
 
-soak: .venv/.dev  ## run the properties and made-up requests for long, kill the server 200 and the agent 300 times, make 1,000 emulators, fail a database and an address over, grade the examples
+soak: .venv/.dev  ## run the properties and made-up requests for long, kill the server 200 and the agent 300 times, make 1,000 emulators, fail a database and an address over, cut a relay off, grade the examples
 	@$(PYTEST) tests/e2e/test_crash.py --kills 200
 	@$(PYTEST) tests/e2e/agent/test_many_kills.py --agent-kills 300
 	@$(PYTEST) tests/testing/test_leaks.py --emulators 1000
-	@$(PYTEST) tests/e2e/soak_failover.py tests/e2e/soak_keepalived.py
+	@$(PYTEST) tests/e2e/soak_failover.py tests/e2e/soak_keepalived.py tests/e2e/soak_relay.py
 	@$(PYTEST) tests/conformance/kit/soak_examples.py
 	@$(PYTEST) tests/properties tests/http/control/test_openapi.py --hypothesis-profile=soak
 

@@ -20,6 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+from servers import cpu_seconds
+
 AGENT: Final = str(Path(sys.executable).with_name("forewarn-agent"))
 BARE: Final = (sys.executable, "-c", "import http.client, json")
 RUNS: Final = 25
@@ -96,10 +98,8 @@ def _watch(command: Sequence[str], seconds: int) -> tuple[float, float]:
 
 def _cpu_seconds(pid: int) -> float:
     """Return what the threads of a process have used, and its children that have ended."""
-    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    own = sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads) / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return own + (int(fields[13]) + int(fields[14])) / _TICKS
+    return cpu_seconds(pid) + (int(fields[13]) + int(fields[14])) / _TICKS
 
 
 def _resident(pid: int) -> float:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from scale import fill
+from scale import describe, fill
 from servers import Server, running, scheduled_events
 
 CHROMIUM: Final = Path("/usr/bin/chromium-headless-shell")
@@ -76,7 +76,7 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as name:
         url = f"sqlite:///{name}/forewarn.db"
-        fill(url, VMS)
+        fill(url, describe(VMS))
         server = Server(folder=Path(name) / "state", database=url)
         with running(server):
             server.wait_for(scheduled_events(VM))

@@ -19,7 +19,7 @@ from typing import Final
 
 import psycopg
 from clusters import durable_cluster
-from scale import DEFAULT, SCOPE_SIZE, VM, WHOLE, fill
+from scale import DEFAULT, SCOPE_SIZE, VM, WHOLE, describe, fill
 from servers import Server, running, scheduled_events, wait_until
 
 ROUNDS: Final = 5
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _measure(engine: str, vms: int, folder: Path, url: str, *, replicas: int) -> None:
-    fill(url, vms)
+    fill(url, describe(vms))
     servers = [Server(folder=folder, database=url) for _ in range(replicas)]
     figures = Figures()
     with ExitStack() as stack:

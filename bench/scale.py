@@ -103,7 +103,7 @@ def _compare(engine: str, vms: int, folder: Path, new_url: Callable[[int], str])
     with ExitStack() as stack:
         for size in (SMALL, vms):
             url = new_url(size)
-            filled = fill(url, size)
+            filled = fill(url, describe(size))
             server = Server(folder=folder / str(size), database=url)
             stack.enter_context(running(server))
             started = server.wait_for(scheduled_events(VM))
@@ -134,9 +134,8 @@ def _compare(engine: str, vms: int, folder: Path, new_url: Callable[[int], str])
     )
 
 
-def fill(url: str, size: int) -> float:
+def fill(url: str, topology: Topology) -> float:
     """Put a fleet into a new database; return how many seconds it took."""
-    topology = _describe(size)
     began = time.perf_counter()
     path = url.removeprefix("sqlite:///")
     store = open_postgres(url) if path == url else open_sqlite(Path(path))
@@ -146,7 +145,7 @@ def fill(url: str, size: int) -> float:
     return time.perf_counter() - began
 
 
-def _describe(size: int) -> Topology:
+def describe(size: int, *, network: int = 10) -> Topology:
     """Return a fleet in availability sets, each machine with what a real one has."""
     scopes = [
         DeliveryScope(kind=ScopeKind.AVAILABILITY_SET, name=f"set-{number:05}")
@@ -159,7 +158,7 @@ def _describe(size: int) -> Topology:
             update_domain=number % 5,
             fault_domain=number % 2,
             host=HostName(f"host-{number // HOST_SIZE:05}"),
-            addresses=(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",),
+            addresses=(address_of(number, network),),
             vm_id=f"602d9444-d2cd-49c7-8624-{number:012x}",
             zone=str(number % 3),
             location="north",
@@ -172,6 +171,11 @@ def _describe(size: int) -> Topology:
         scopes={scope.scope_id: scope for scope in scopes},
         hosts={vm.host: Host(name=vm.host) for vm in vms if vm.host},
     )
+
+
+def address_of(number: int, network: int) -> str:
+    """Return the address of a machine in *network*, the first of the four numbers."""
+    return f"{network}.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
 def _measure(server: Server) -> Cycle:

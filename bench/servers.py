@@ -21,11 +21,15 @@ START_SECONDS: Final = 600.0
 
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """`forewarn serve` on *database*; connections to it are kept."""
+    """`forewarn serve` on *database*; connections to it are kept.
+
+    *before* are words to start the command line with, like taskset and env.
+    """
 
     folder: Path
     database: str
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ("--trust-path",)
+    before: tuple[str, ...] = ()
     metadata_port: int = field(default_factory=free_port)
     control_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
@@ -41,7 +45,7 @@ class Server:
         }
         flags = [word for pair in where.items() for word in pair]
         with self._log.open("ab") as log:
-            command = [*PROGRAM, "serve", "--trust-path", *flags, *self.flags]
+            command = [*self.before, *PROGRAM, "serve", *flags, *self.flags]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603
 
     def as_another(self) -> "Server":
@@ -121,26 +125,28 @@ class Server:
         event_id: str = self.operate("POST", "events", order)["events"][0]["event_id"]
         return event_id
 
+    def has_logged(self, event: str) -> bool:
+        """Tell whether there is such a line in its log."""
+        return f" {event} " in self._log.read_text()
+
     @property
     def _log(self) -> Path:
         return self.folder / f"log-{self.metadata_port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        if self.process is None:
+            raise ValueError(self.process)
+        return self.process.pid
+
     def resident_bytes(self) -> int:
         """Return how much memory it has."""
-        return self._status("VmRSS") * 1024
+        return resident_bytes(self.pid)
 
     def cpu_seconds(self) -> float:
         """Return how long it has kept a core busy."""
-        if self.process is None:
-            raise ValueError(self.process)
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) / 100
-
-    def _status(self, name: str) -> int:
-        if self.process is None:
-            raise ValueError(self.process)
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+        return cpu_seconds(self.pid)
 
     def _succeed(self, port: int, method: str, path: str, body: object = None) -> bytes:
         answer, content = self._ask(port, method, path, body)
@@ -182,6 +188,24 @@ def running(*servers: Server) -> Iterator[None]:
             stack.callback(server.kill)
             server.start()
         yield
+
+
+def cpu_seconds(*pids: int) -> float:
+    """Return how long the threads of processes have kept a core busy; not only when it ticked."""
+    threads = (each for pid in pids for each in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return sum(int(each.read_text().split()[0]) for each in threads) / 1e9
+
+
+def children_of(pid: int) -> tuple[int, ...]:
+    """Return the processes that *pid* has started and that have not ended."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return tuple(int(child) for each in threads for child in each.read_text().split())
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process has."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def scheduled_events(vm: str) -> str:
