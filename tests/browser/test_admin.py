@@ -291,6 +291,12 @@ def test_time_is_advanced_and_scenarios_run(emulator: Emulator, windows: Windows
     page.keyboard.press("Enter")
     expect(page.locator("#advance-refusal")).to_contain_text("soon")
     window.errors.clear()
+    emulator.clock.advance(minutes=1)
+    later += timedelta(minutes=1)
+    expect(clock).to_have_attribute("datetime", f"{later:%Y-%m-%dT%H:%M:%SZ}")
+    expect(page.locator("#advance-refusal")).to_contain_text("soon")
+    page.get_by_role("button", name="+ 1 min").click()
+    expect(page.locator("#advance-refusal")).to_be_empty()
     page.get_by_label("canceled-maintenance").check()
     page.get_by_role("checkbox", name="web-1").check()
 

@@ -199,6 +199,8 @@
   document.addEventListener("done", (event) => {
     const { message, location: next } = event.detail;
     document.querySelector("dialog[open]")?.close();
+    // Refreshes leave refusals alone, so that nobody misses one; success takes them away.
+    for (const refusal of document.querySelectorAll(".refusal")) refusal.replaceChildren();
     if (next) {
       sessionStorage.setItem("done", message);
       location.assign(next);
