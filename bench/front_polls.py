@@ -3,6 +3,7 @@
 import hmac
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -99,11 +100,16 @@ def _compare(
 
 
 def _in_turns(drive: Drive, targets: Mapping[str, Target], seconds: float) -> Mapping[str, Figures]:
-    """Drive each target in short slices that take turns; return the medians."""
+    """Drive each target in short slices that take turns; return the medians.
+
+    Each round begins with another target: whoever comes after nginx finds caches full of it.
+    """
     slices = {name: list[Figures]() for name in targets}
+    names = deque(targets)
     for _ in range(RUNS):
-        for name, target in targets.items():
-            slices[name].append(drive(target, seconds))
+        for name in names:
+            slices[name].append(drive(targets[name], seconds))
+        names.rotate(1)
     return {
         name: Figures(median(each.rate for each in all_), median(each.cpu for each in all_))
         for name, all_ in slices.items()

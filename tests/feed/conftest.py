@@ -260,11 +260,11 @@ class Listening:
                 return heard
 
     def until(self, is_so: Callable[["Listening"], bool], what: str) -> None:
-        for _ in range(1000):
+        for _ in range(10_000):
             if is_so(self):
                 return
             self._take(self.line())
-        pytest.fail(f"heard a thousand lines, but not {what}")
+        pytest.fail(f"heard ten thousand lines, but not {what}")
 
     def is_over(self) -> bool:
         return self._answer.readline() == b""

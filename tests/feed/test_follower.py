@@ -23,9 +23,19 @@ from forewarn.control.http import configure
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import DeliveryScope, ScopeKind
 from forewarn.feed.follower import LONGEST_PAUSE, Follower, back_off
-from forewarn.feed.frames import FeedLine, Gone, Hello, Mark, Put, decode_line, encode_line
+from forewarn.feed.frames import (
+    MOST_IN_A_LINE,
+    FeedLine,
+    Gone,
+    Hello,
+    Mark,
+    Put,
+    decode_line,
+    encode_line,
+    put_lines,
+)
 from forewarn.feed.hub import SHOWN_SECONDS
-from forewarn.feed.mirror import SLICE, Mirror
+from forewarn.feed.mirror import Mirror
 from forewarn.feed.remote_verbs import RemoteVerbs
 from forewarn.feed.upstream import PATIENCE, Upstream
 from forewarn.metadata.board import Board
@@ -449,28 +459,28 @@ class CountingBoard(Board):
         super().remove(virtual_machines, scope_ids)  # type: ignore[arg-type]
 
 
-def long_line() -> Put:
+def many_lines() -> Iterator[Put]:
     scope = DeliveryScope(kind=ScopeKind.AVAILABILITY_SET, name="x")
     ids = [ScopeId(f"s-{n}") for n in range(100)]
-    return Put(
-        documents={each: Document(document_incarnation=n) for n, each in enumerate(ids)},
-        scopes=dict.fromkeys(ids, scope),
-        virtual_machines=tuple(machine(f"m-{n}", scope="web") for n in range(100)),
+    vms = (machine(f"m-{n}", scope="web") for n in range(100))
+    return put_lines(
+        ((each, scope) for each in ids), lambda _: Document(document_incarnation=1), vms
     )
 
 
-def test_lines_are_applied_in_slices_on_the_thread_that_answers_polls() -> None:
+def test_little_at_once_is_entered_on_the_thread_that_answers_polls() -> None:
     board = CountingBoard()
     with running_loop() as loop:
         mirror = Mirror(board, loop)
         mirror.take(Hello(feed="f", heartbeat_seconds=1))
-        mirror.take(long_line())
+        for line in many_lines():
+            mirror.take(line)
         mirror.take(Mark(sequence=1))
         mirror.take(Hello(feed="g", heartbeat_seconds=1))
         mirror.take(Mark(sequence=1))
 
     assert board.parts == ((), {}), "nothing of it is there any more"
-    assert board.most == SLICE
+    assert board.most == MOST_IN_A_LINE
     assert len(board.threads) == 1
     assert threading.get_ident() not in board.threads
 
@@ -483,7 +493,7 @@ def test_mistake_of_a_board_is_not_swallowed() -> None:
     with running_loop() as loop:
         mirror = Mirror(Broken(), loop)
         with pytest.raises(LookupError):
-            mirror.take(long_line())
+            mirror.take(next(many_lines()))
 
 
 def test_what_is_shown_can_be_told_in_lines() -> None:
@@ -491,7 +501,7 @@ def test_what_is_shown_can_be_told_in_lines() -> None:
     with running_loop() as loop:
         first, second = Mirror(one, loop), Mirror(two, loop)
         assert [*first.lines()] == []
-        for line in (Hello(feed="f", host=HostName("h"), heartbeat_seconds=1), long_line()):
+        for line in (Hello(feed="f", host=HostName("h"), heartbeat_seconds=1), *many_lines()):
             first.take(line)
         unfinished = [decode_line(text) for text in first.lines()]
         first.take(Mark(sequence=5))

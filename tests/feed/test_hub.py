@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology
-from forewarn.feed.frames import Gone, Mark, Put
+from forewarn.feed.frames import MOST_IN_A_LINE, Gone, Mark, Put
 from forewarn.ports.board import Posting
 
 A, B = machine("a", "kvm-1", scope="web"), machine("b", "kvm-2", scope="web")
@@ -110,7 +110,7 @@ def test_documents_come_before_the_machines_that_read_them(center: Center) -> No
 
     puts = [line for line in heard.lines if isinstance(line, Put)]
     sizes = [len(line.documents) + len(line.scopes) + len(line.virtual_machines) for line in puts]
-    assert max(sizes) == 100
+    assert max(sizes) == MOST_IN_A_LINE
 
 
 def test_follower_that_comes_back_is_told_only_what_it_has_missed(center: Center) -> None:

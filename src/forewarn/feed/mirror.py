@@ -1,7 +1,7 @@
 """What the feed says, shown on a board: by whoever reads its lines, on the thread of the readers.
 
 Rules of this file: pages are printed on the thread that reads lines. The event loop, which answers
-polls meanwhile, only enters them, a few at a time and with a turn for others in between. Documents
+polls meanwhile, only enters them, a line at a time and with a turn for others in between. Documents
 only ever become newer, whatever the feed says.
 """
 
@@ -18,6 +18,7 @@ import structlog
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import DeliveryScope, VirtualMachine
 from forewarn.feed.frames import (
+    MOST_IN_A_LINE,
     FeedLine,
     Gone,
     Hello,
@@ -31,8 +32,6 @@ from forewarn.protocol.document import Document
 
 P = TypeVar("P")
 
-SLICE: Final = 25
-"""How many things are entered at once, which takes about a tenth of a millisecond."""
 _FROZEN_AT_ONCE: Final = 2_000
 
 _log = structlog.get_logger(__name__)
@@ -121,16 +120,11 @@ class Mirror(Generic[P]):
             names.update(vm.name for vm in line.virtual_machines)
             scope_ids.update(line.scopes)
         self._say_if_behind(line)
-        board = self._board
-        documents = (
-            (key, (document, board.print(document))) for key, document in line.documents.items()
-        )
-        for some in batches(documents, SLICE):
-            self._enter(partial(board.put, dict(some), {}, ()))
-        for scopes in batches(line.scopes.items(), SLICE):
-            self._enter(partial(board.put, {}, dict(scopes), ()))
-        for vms in batches(line.virtual_machines, SLICE):
-            self._enter(partial(board.put, {}, {}, vms))
+        printed = {
+            scope_id: (document, self._board.print(document))
+            for scope_id, document in line.documents.items()
+        }
+        self._enter(partial(self._board.put, printed, line.scopes, line.virtual_machines))
         self._keep_from_collector(len(line.documents) + len(line.virtual_machines))
 
     def _say_if_behind(self, line: Put) -> None:
@@ -151,9 +145,9 @@ class Mirror(Generic[P]):
             gc.freeze()
 
     def _remove(self, names: Iterable[VmName], scope_ids: Iterable[ScopeId]) -> None:
-        for some in batches(names, SLICE):
+        for some in batches(names, MOST_IN_A_LINE):
             self._enter(partial(self._board.remove, some))
-        for ids in batches(scope_ids, SLICE):
+        for ids in batches(scope_ids, MOST_IN_A_LINE):
             self._enter(partial(self._board.remove, (), ids))
 
     def _finish(self, sequence: int) -> None:
