@@ -501,7 +501,8 @@ def test_what_is_shown_can_be_told_in_lines() -> None:
     with running_loop() as loop:
         first, second = Mirror(one, loop), Mirror(two, loop)
         assert [*first.lines()] == []
-        for line in (Hello(feed="f", host=HostName("h"), heartbeat_seconds=1), *many_lines()):
+        first.take(Hello(feed="f", host=HostName("h"), heartbeat_seconds=1))
+        for line in many_lines():
             first.take(line)
         unfinished = [decode_line(text) for text in first.lines()]
         first.take(Mark(sequence=5))
