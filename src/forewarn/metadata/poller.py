@@ -48,7 +48,7 @@ class Path(Protocol):
     turn: int
 
     def watch(self, poller: "Poller") -> None:
-        """Answer what a connection sends from now on."""
+        """Answer what a connection sends from now on, if it stays open for a moment."""
 
     def forget(self, poller: "Poller") -> None:
         """Answer no more on a connection, which stays open."""
@@ -67,6 +67,7 @@ class Poller:
         "_wait",
         "connection",
         "holder",
+        "is_followed",
         "path",
         "peer",
         "polled_at",
@@ -78,6 +79,8 @@ class Poller:
         self.peer = peer
         self.holder = NOBODY
         self.polled_at = path.now
+        self.is_followed = False
+        """Whether the path is woken for what it sends."""
         self._has_spoken = False
         self._is_watched = False
         self._resolved: ResolvedPoll | None = None
@@ -106,7 +109,7 @@ class Poller:
         try:
             data = self.connection.recv(LONGEST_POLL + 1, socket.MSG_DONTWAIT)
         except BlockingIOError:
-            self._await_first()
+            self._await_more()
         except OSError:
             self.leave()
         else:
@@ -117,9 +120,11 @@ class Poller:
             else:
                 self.leave()
 
-    def _await_first(self) -> None:
-        """Give a connection that is silent for longer than the kernel waits a little more time."""
+    def _await_more(self) -> None:
+        if self._is_watched:
+            return
         self._stay()
+        # One that is silent for longer than the kernel waits gets a little more time.
         seconds = self.path.limits.head_seconds
         asyncio.get_running_loop().call_later(seconds, self._leave_if_silent)
 
