@@ -204,12 +204,6 @@ class Settings(BaseSettings):
             raise ValueError("The clock virtual needs a database in a file, not PostgreSQL.")
         if self.journal and self.is_shared:
             raise ValueError("The setting journal needs a database in a file, not PostgreSQL.")
-        if self.executor.is_real and self.clock is ClockKind.VIRTUAL:
-            raise ValueError(f"The executor {self.executor} cannot be used with clock virtual.")
-        if self.executor.is_real and self.executor_file is None:
-            raise ValueError(f"The executor {self.executor} needs the setting executor_file.")
-        if self.executor.is_real and os.name == "nt":
-            raise ValueError(f"The executor {self.executor} cannot be used on Windows.")
         if self.executor_file is not None and os.name == "nt":
             raise ValueError("The setting executor_file cannot be used on Windows.")
         return self

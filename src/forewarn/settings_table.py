@@ -24,17 +24,10 @@ class ClockKind(StrEnum):
 
 
 class ExecutorKind(StrEnum):
-    """Who carries maintenance out, unless the fleet says otherwise."""
+    """Who carries maintenance out: operators, with what their file names, or nobody really."""
 
     MANUAL = "manual"
     SIMULATED = "simulated"
-    COMMAND = "command"
-    WEBHOOK = "webhook"
-
-    @property
-    def is_real(self) -> bool:
-        """Whether something is really done, which takes real time."""
-        return self in {ExecutorKind.COMMAND, ExecutorKind.WEBHOOK}
 
 
 class LogFormat(StrEnum):
@@ -118,8 +111,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "speed": Setting(
         "Divide notice, soak, simulated impact, postponement; not --not-before.", 1, "N", float
     ),
-    "executor": _choice("What carries out impacts.", ExecutorKind.MANUAL),
-    "executor_file": _path("A file of commands and webhooks that carry out impacts."),
+    "executor": _choice("Carry out impacts, or only simulate them.", ExecutorKind.MANUAL),
+    "executor_file": _path("What carries out impacts, by host and event type."),
     "paused": _switch("Serve, but begin nothing until forewarn resume."),
     "notice": _choice(
         "Whether to announce user operations that no client polls for.", NoticeMode.ALWAYS

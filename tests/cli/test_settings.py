@@ -134,10 +134,6 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ({"proxy_secret": ""}, "The setting proxy_secret is wrong: it is empty."),
         ({"executor": "magic"}, "The setting executor is wrong: "),
-        (
-            {"executor": "command", "clock": "virtual"},
-            "The executor command cannot be used with clock virtual.",
-        ),
         ({"log_format": "xml"}, "The setting log_format is wrong: "),
         ({"log_level": "loud"}, "The setting log_level is wrong: "),
     ],

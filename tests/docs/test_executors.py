@@ -14,6 +14,7 @@ from tests.executors.conftest import (
     HOSTS,
     WEB_0,
     ask_until,
+    contract,
     is_over,
     make_webhook,
     wait_for,
@@ -26,22 +27,19 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.command import Command, ScriptContractor
 from forewarn.executors.configuration import (
     CommandTable,
+    ExecutorFile,
     HostWorkTable,
     WebhookTable,
-    read_commands,
-    read_host_works,
-    read_targets,
+    read_roster,
 )
 from forewarn.executors.host_tasks import HOST_TASKS, HostOrder
 from forewarn.executors.impacts import (
     EVENT_ID,
     IMPACTS,
     VIRTUAL_MACHINE,
-    ContractedExecutor,
     ImpactOrder,
-    find_among,
 )
-from forewarn.executors.orders import environment_of
+from forewarn.executors.orders import ByHand, environment_of
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import EPOCH
@@ -64,9 +62,11 @@ def program(path: Path, text: str) -> Path:
 
 
 def test_executors_of_the_reference_are_those_there_are() -> None:
-    rows = re.findall(r"^\| `(\w+)`(?: \(default\))? \| (?:nothing|runs|tells)", TEXT, re.MULTILINE)
+    tables = re.findall(r"^\| `\[\[(\w+)\]\]` \|", TEXT, re.MULTILINE)
 
-    assert rows == list(ExecutorKind)
+    assert {*tables, "host_work"} == set(ExecutorFile.model_fields)
+    for kind in ExecutorKind:
+        assert f"`{kind}`" in TEXT
 
 
 def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
     (tmp_path / "platform.key").write_text("hush", encoding="utf-8")
     program(tmp_path / "maintain", fence("sh"))
 
-    assert len(read_commands(path, "/usr/bin:/bin")) == 2
-    assert len(read_targets(path)) == 2
+    means = read_roster(path, "/usr/bin:/bin").means
+    assert {type(each) for each in means} == {ByHand, Command, ImpactTarget}
     for key in {*CommandTable.model_fields, *WebhookTable.model_fields}:
         assert re.search(rf"^{key} = ", text, re.MULTILINE), key
 
@@ -90,7 +90,7 @@ def test_host_work_of_the_reference_is_some_and_has_every_key(tmp_path: Path) ->
     for name in ("patch-host", "host-is-back", "give-back"):
         program(tmp_path / name, "#!/bin/sh\n")
 
-    for work in read_host_works(path, "/usr/bin:/bin"):
+    for work in read_roster(path, "/usr/bin:/bin").host_works:
         assert list(work.means) == list(HostTaskKind)
     for name, key in HostWorkTable.model_fields.items():
         assert re.search(rf"\b{key.alias or name} = ", text), name
@@ -140,13 +140,13 @@ def test_script_of_the_reference_does_it(tmp_path: Path, answers: str, impact: I
     program(tmp_path / "sleep", "#!/bin/sh\n")
     script = program(tmp_path / "maintain", fence("sh"))
     contractor = ScriptContractor(
-        find_among([Command(run=(str(script), "restart"))]),
+        lambda _: Command(run=(str(script), "restart")),
         kind=IMPACTS,
         records=Records(tmp_path / "impacts"),
         environment={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         clock=SystemClock(),
     )
-    executor = ContractedExecutor(contractor, host_of=HOSTS.get)
+    executor = contract(contractor)
 
     executor.begin(EVENT, WEB_0, epoch=1)
 

@@ -59,7 +59,7 @@ def begin(server: Server, folder: Path, moment: str) -> str:
 def test_script_does_not_run_twice_when_a_backup_is_restored_without_the_records(
     start_server: ServerMaker, file: Path, tmp_path: Path, moment: str
 ) -> None:
-    server = start_server("--executor", "command", "--executor-file", str(file))
+    server = start_server("--executor-file", str(file))
     event_id = begin(server, tmp_path, moment)
     seen, epoch = server.poll("solo-0").incarnation, epoch_of(server)
 
@@ -91,7 +91,7 @@ def test_script_does_not_run_twice_when_a_backup_is_restored_without_the_records
 def test_backup_that_is_restored_with_the_records_goes_on_where_they_are(
     start_server: ServerMaker, file: Path, tmp_path: Path
 ) -> None:
-    server = start_server("--executor", "command", "--executor-file", str(file))
+    server = start_server("--executor-file", str(file))
     backup = tmp_path / "backup.db"
     (tmp_path / "go").touch()
     (event,) = server.create("Reboot", "solo-0")
@@ -114,7 +114,7 @@ def test_backup_that_is_restored_with_the_records_goes_on_where_they_are(
 def test_records_that_are_lost_leave_it_in_doubt_what_was_begun(
     start_server: ServerMaker, file: Path, tmp_path: Path
 ) -> None:
-    server = start_server("--executor", "command", "--executor-file", str(file))
+    server = start_server("--executor-file", str(file))
     (event,) = server.create("Reboot", "solo-0")
     assert server.stop() == 0
     shutil.rmtree(server.database.parent / "impacts")

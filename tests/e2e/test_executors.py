@@ -64,7 +64,7 @@ def ended(server: Server, event_id: str) -> tuple[str, str]:
 def test_script_carries_an_event_from_scheduled_to_completed(
     start_server: ServerMaker, script: Path, tmp_path: Path
 ) -> None:
-    server = start_server("--executor", "command", "--executor-file", str(script))
+    server = start_server("--executor-file", str(script))
     (good,) = server.create("Reboot", "solo-0", description="Kernel 6.12")
     (bad,) = server.create("Reboot", "solo-1", started=True)
     assert server.event(good["event_id"])["event_status"] == "Scheduled"
@@ -87,7 +87,7 @@ def test_script_carries_an_event_from_scheduled_to_completed(
 def test_script_goes_on_when_the_server_is_killed_and_is_not_started_again(
     start_server: ServerMaker, script: Path, tmp_path: Path
 ) -> None:
-    server = start_server("--executor", "command", "--executor-file", str(script))
+    server = start_server("--executor-file", str(script))
     (event,) = server.create("Reboot", "solo-0", "solo-1", started=True)[:1]
     wait_until(lambda: runs(tmp_path).total() == 2, "the scripts do not run", ANSWER_SECONDS)
 
@@ -107,7 +107,7 @@ def test_server_that_is_killed_at_any_moment_never_runs_a_script_twice(
 ) -> None:
     chance = random.Random(20_261_115)  # noqa: S311 - dice, not secrets
     go(tmp_path, "solo-0")
-    server = start_server("--executor", "command", "--executor-file", str(script))
+    server = start_server("--executor-file", str(script))
     event_ids = []
 
     for _ in range(kills // 2):
@@ -140,7 +140,7 @@ def test_target_carries_an_event_out_and_is_told_once_whoever_is_killed(
         file = tmp_path / "executors.toml"
         text = f'[[webhook]]\nurl = "{target.url}?key=T0KEN"\nsecret = "{SECRET}"\n'
         file.write_text(text, encoding="utf-8")
-        server = make_server("--executor", "webhook", "--executor-file", str(file))
+        server = make_server("--executor-file", str(file))
         server.start()
         target.delay = 0.5
         (event, other) = server.create("Reboot", "solo-0", "solo-1", started=True)
@@ -165,20 +165,6 @@ def test_target_carries_an_event_out_and_is_told_once_whoever_is_killed(
         assert hidden not in server.said()
 
 
-def test_setting_that_cannot_be_used_is_refused_before_anything_is_made(
-    make_server: ServerMaker,
-) -> None:
-    for flags, problem in (
-        ((), "The executor command needs the setting executor_file."),
-        (("--clock", "virtual"), "The executor command cannot be used with clock virtual."),
-    ):
-        server = make_server("--executor", "command", *flags)
-        done = server.run_to_the_end()
-        assert done.returncode == 2, done.stderr
-        assert problem in done.stderr
-        assert not server.database.exists()
-
-
 def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
     start_server: ServerMaker, script: Path, tmp_path: Path
 ) -> None:
@@ -187,7 +173,7 @@ def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
     problem = f"{script}:2: run of command 1: there is no program"
     go(tmp_path, "solo-0")
 
-    server = start_server("--executor", "command", "--executor-file", str(script))
+    server = start_server("--executor-file", str(script))
     (event,) = server.create("Reboot", "solo-0", started=True)
 
     wait_for_word(server, event["event_id"], problem)
@@ -211,7 +197,7 @@ def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
 def test_file_that_becomes_wrong_leaves_the_executors_at_work(
     start_server: ServerMaker, script: Path, tmp_path: Path
 ) -> None:
-    server = start_server("--executor", "command", "--executor-file", str(script))
+    server = start_server("--executor-file", str(script))
     go(tmp_path, "solo-0")
 
     script.write_text("[[command", encoding="utf-8")

@@ -90,7 +90,7 @@ def test_killed_server_says_at_once_what_it_said_before(
     script.write_text(f"#!/bin/sh\necho on it\n[ $EVENT_VM = web-0 ] || {wait}\n")
     script.chmod(0o755)
     (tmp_path / "executors.toml").write_text('[[command]]\nrun = ["./impact"]\n')
-    executors = ("--executor", "command", "--executor-file", str(tmp_path / "executors.toml"))
+    executors = ("--executor-file", str(tmp_path / "executors.toml"))
     server = make_server("--gates", gates, *executors)
     server.start()
     order = {"event_type": "Freeze", "scopes": ["web"], "gates": ["smoke"]}

@@ -37,7 +37,7 @@ def test_scripts_that_wait_for_a_place_do_not_begin_during_a_pause(
 ) -> None:
     file = tmp_path / "executors.toml"
     file.write_text(f'[[command]]\nrun = ["touch", "{tmp_path}/ran"]\n', encoding="utf-8")
-    server = start_server("--executor", "command", "--executor-file", str(file))
+    server = start_server("--executor-file", str(file))
     server.command("pause", "--reason", "storage")
 
     (event,) = server.create("Reboot", "solo-0", started=True)

@@ -32,7 +32,7 @@ def make_trio(make_server: ServerMaker, tmp_path: Path) -> MakeTrio:
     executors.write_text('[[command]]\nrun = ["./maintain"]\ntimeout = "1m"\n', encoding="utf-8")
 
     def make(url: str, *prefix: str) -> Trio:
-        flags = ("--database", url, "--executor", "command", "--executor-file", str(executors))
+        flags = ("--database", url, "--executor-file", str(executors))
         state = ("--state-dir", str(tmp_path / "data"))
         trio = Trio(
             url,

@@ -23,7 +23,7 @@ def server(start_server: ServerMaker, tmp_path: Path) -> Server:
     script.chmod(0o755)
     file = tmp_path / "executors.toml"
     file.write_text('[[command]]\nrun = ["./maintain"]\ntimeout = "5m"\n', encoding="utf-8")
-    return start_server("--executor", "command", "--executor-file", str(file))
+    return start_server("--executor-file", str(file))
 
 
 def test_killed_at_each_step_the_walk_goes_on_and_nothing_runs_twice_or_is_skipped(

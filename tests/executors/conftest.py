@@ -15,8 +15,10 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.event import Draft, Share, start_unannounced
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
+from forewarn.domain.topology import Host
 from forewarn.executors.command import PLACES, Command, ScriptContractor
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
+from forewarn.executors.orders import Contractor, Contractors
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
@@ -93,6 +95,10 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
+def host_called(name: HostName) -> Host:
+    return Host(name=name)
+
+
 def always() -> bool:
     return True
 
@@ -106,14 +112,14 @@ def make_command(
 ) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, or in its *records*."""
     contractor = ScriptContractor(
-        find_among(commands),
+        find_among(commands, Command, host_called),
         kind=IMPACTS,
         records=records or Records(folder / "impacts", may_begin=may_begin),
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
     )
-    return ContractedExecutor(contractor, host_of=HOSTS.get)
+    return contract(contractor)
 
 
 def make_webhook(
@@ -124,7 +130,7 @@ def make_webhook(
 ) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, or in its *records*, and asks often."""
     contractor = WebhookContractor(
-        find_among(targets),
+        find_among(targets, ImpactTarget, host_called),
         kind=IMPACTS,
         records=records or Records(folder / "impacts", may_begin=may_begin),
         outbound=OUTBOUND,
@@ -132,7 +138,13 @@ def make_webhook(
         wall=SystemClock(),
         wait=ask_often,
     )
-    return ContractedExecutor(contractor, host_of=HOSTS.get)
+    return contract(contractor)
+
+
+def contract(*contractors: Contractor) -> ContractedExecutor:
+    return ContractedExecutor(
+        Contractors(contractors), event_called={EVENT.event_id: EVENT}.get, host_of=HOSTS.get
+    )
 
 
 def ask_often(failures: int) -> timedelta:

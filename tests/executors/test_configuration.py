@@ -8,14 +8,9 @@ import pytest
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
-from forewarn.executors.configuration import (
-    read_commands,
-    read_host_work_rules,
-    read_host_works,
-    read_targets,
-)
+from forewarn.executors.configuration import read_host_work_rules, read_roster
 from forewarn.executors.host_tasks import HostWork
-from forewarn.executors.orders import Selection
+from forewarn.executors.orders import ByHand, Selection
 from forewarn.executors.targets import ImpactTarget
 from forewarn.files.tables import TablesError
 from forewarn.protocol.vocabulary import EventType
@@ -55,8 +50,9 @@ timeout = "30m"
 run = ["sh", "-c", "exit 0"]
 """
 
-    first, second = read_commands(write(text), SEARCH)
+    first, second = read_roster(write(text), SEARCH).means
 
+    assert isinstance(second, Command)
     assert first == Command(
         run=(str(tmp_path / "reboot"), "--gently"),
         selection=Selection(event_types=(EventType.REBOOT, EventType.REDEPLOY), hosts=("kvm-*",)),
@@ -71,7 +67,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("hush\n", encoding="utf-8")
     text = f'{HOOK}secret_file = "key"\nheaders = {{ X-Token = "1" }}\nrequest_timeout = 2\n'
 
-    (target,) = read_targets(write(text))
+    (target,) = read_roster(write(text), SEARCH).means
 
     assert target == ImpactTarget(
         url="https://hush.example/T0KEN",
@@ -86,7 +82,11 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
     ("text", "line", "problem"),
     [
         ("a = = 1\n", 1, "This is not TOML: "),
-        ("\npigeon = 1\n", 2, "pigeon: unknown key; known keys: command, webhook, host_work."),
+        (
+            "\npigeon = 1\n",
+            2,
+            "pigeon: unknown key; known keys: command, webhook, manual, host_work.",
+        ),
         (
             '[command]\nrun = ["true"]\n',
             1,
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_refused_with_its_line(
     path = write(text)
 
     with pytest.raises(TablesError) as refused:
-        read_commands(path, SEARCH)
+        read_roster(path, SEARCH)
 
     said = str(refused.value)
     assert said.startswith(f"{path}:{line}: {problem}")
@@ -166,23 +166,25 @@ def test_secret_that_is_not_there_is_refused(
     path = write(HOOK + 'secret_file = "key"\n')
 
     with pytest.raises(TablesError) as refused:
-        read_targets(path)
+        read_roster(path, SEARCH)
 
     assert str(refused.value).startswith(f"{path}:3: secret_file of webhook 1: {problem}")
 
 
-def test_file_of_the_other_kind_is_refused(write: Write) -> None:
-    with pytest.raises(TablesError, match=r"has no \[\[command\]\]\."):
-        read_commands(write(HOOK), SEARCH)
-    with pytest.raises(TablesError, match=r"has no \[\[webhook\]\]\."):
-        read_targets(write(RUN))
+def test_tables_of_all_kinds_are_kept_in_the_order_of_the_file(write: Write) -> None:
+    by_hand = '[[manual]]\nevent_types = ["Terminate"]\nlabels = { cluster = "a" }\n'
+
+    means = read_roster(write(HOOK + by_hand + RUN + HOOK), SEARCH).means
+
+    assert [type(each) for each in means] == [ImpactTarget, ByHand, Command, ImpactTarget]
+    assert means[1].selection == Selection(
+        event_types=(EventType.TERMINATE,), labels={"cluster": "a"}
+    )
 
 
-def test_file_has_to_be_given_and_there(tmp_path: Path) -> None:
-    with pytest.raises(TablesError, match="give the setting executor_file"):
-        read_targets(None)
+def test_file_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(TablesError, match="cannot be read: "):
-        read_targets(tmp_path / "nothing")
+        read_roster(tmp_path / "nothing", SEARCH)
 
 
 def test_file_says_what_to_run_on_which_hosts(write: Write) -> None:
@@ -203,7 +205,7 @@ run = ["true"]
 """
     path = write(text)
 
-    first, second = read_host_works(path, SEARCH)
+    first, second = read_roster(path, SEARCH).host_works
 
     assert first.rule == HostWorkRule(
         hosts=("kvm-*",),
@@ -228,7 +230,9 @@ def test_file_says_whom_to_post_to_for_which_hosts(write: Write, tmp_path: Path)
     (tmp_path / "key").write_text("hush\n", encoding="utf-8")
     more = 'verify_url = "https://hush.example/verify"\nverify_within = "30s"\n'
 
-    (work,) = read_host_works(write(f'{HOST_HOOK}{more}secret_file = "key"\n'), SEARCH)
+    path = write(f'{HOST_HOOK}{more}secret_file = "key"\n')
+
+    (work,) = read_roster(path, SEARCH).host_works
 
     secret = "hush"  # noqa: S105
     assert work == HostWork(
@@ -284,7 +288,7 @@ def test_host_work_whose_keys_do_not_go_together_is_refused_with_its_line(
     path = write(text)
 
     with pytest.raises(TablesError) as refused:
-        read_host_works(path, SEARCH)
+        read_roster(path, SEARCH)
 
     assert str(refused.value).startswith(f"{path}:{line}: {problem}")
     assert "hush.example" not in str(refused.value)
@@ -299,6 +303,7 @@ def test_rules_of_host_work_need_no_programs_but_keys_that_go_together(write: Wr
 
 
 def test_file_need_not_have_host_work(write: Write) -> None:
-    for path in (None, write(RUN)):
-        assert read_host_works(path, SEARCH) == ()
-        assert read_host_work_rules(path) == ()
+    path = write(RUN)
+
+    assert read_roster(path, SEARCH).host_works == ()
+    assert read_host_work_rules(path) == ()

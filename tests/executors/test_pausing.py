@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.executors.conftest import (
     EVENT,
-    HOSTS,
     KEY,
     NOW,
     WEB_0,
+    contract,
     is_over,
     make_webhook,
     wait_for,
@@ -79,7 +79,7 @@ def make_script(
         environment={},
         clock=SystemClock(),
     )
-    return ContractedExecutor(contractor, host_of=HOSTS.get)
+    return contract(contractor)
 
 
 def test_script_does_not_begin_after_a_pause_on_another_replica(

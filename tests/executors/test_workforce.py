@@ -3,23 +3,26 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.executors.conftest import NOW, ask_until, is_over
+from tests.executors.conftest import EVENT, NOW, WEB_0, WEB_1, ask_until, is_over
 from tests.executors.host_work import WORK
 from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap.workforce import ReloadableWorkforce, Workforce, choose_workforce
 from forewarn.clocks import SystemClock, VirtualClock
-from forewarn.domain.amending import build_topology
+from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName
-from forewarn.domain.topology import Host
-from forewarn.executors.manual import ManualExecutor
+from forewarn.executors.manual import BY_HAND
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.tables import TablesError
+from forewarn.operations.context import Context
+from forewarn.operations.inventory import apply_fleet
+from forewarn.ports.store import Transaction
 from forewarn.settings import Settings, make_settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.storage.sqlite import open_sqlite
@@ -33,6 +36,26 @@ labels = { cluster = "a" }
 [[host]]
 name = "kvm-1"
 labels = { cluster = "a", simulated-work-failure = "no power" }
+"""
+MACHINES = """
+[[host]]
+name = "kvm-0"
+labels = { cluster = "a" }
+
+[[availability_set]]
+name = "web"
+
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+update_domain = 0
+host = "kvm-0"
+
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+update_domain = 0
+host = "kvm-1"
 """
 HOST_WORK = """
 [[host_work]]
@@ -54,13 +77,18 @@ def settings_of(folder: Path, **more: object) -> Settings:
     return make_settings({"database": f"sqlite:///{folder / 'forewarn.db'}", **more})
 
 
+def put(tx: Transaction, event: ScheduledEvent) -> None:
+    tx.put_event(event)
+
+
 @contextmanager
-def workforce_of(settings: Settings) -> Iterator[Workforce]:
+def workforce_of(settings: Settings, *events: ScheduledEvent) -> Iterator[Workforce]:
     store = open_sqlite(settings.database_path)
-    hosts = (Host(name=HostName("kvm-0"), labels={"cluster": "a"}),)
-    store.write(
-        lambda tx: tx.put_topology(build_topology(scopes=(), virtual_machines=(), hosts=hosts))
-    )
+    fleet = read_fleet_file(MACHINES)
+    context = Context(who="test", now=NOW, at=NOW, new_id=lambda: EVENT.event_id)
+    store.write(lambda tx: apply_fleet(tx, context, fleet))
+    for event in events:
+        store.write(partial(put, event=event))
     store.write(lambda tx: tx.next_epoch())
     with choose_workforce(settings, OUTBOUND)(store, SystemClock()) as workforce:
         yield workforce
@@ -89,10 +117,71 @@ def test_hosts_are_worked_on_whoever_carries_impacts_out(tmp_path: Path, file: P
         worker.begin(WORK, epoch=1)
         impact = ask_until(lambda: worker.inquire(WORK), is_over)
 
-    assert isinstance(workforce.executor, ManualExecutor)
+        assert workforce.executor.begin(EVENT, WEB_0, epoch=1) == BY_HAND
+
     assert tuple(worker.rules) == (RULE,)
     assert impact.reason == "exit code 3: kvm-0"
     assert (tmp_path / "host-work" / WORK.operation_id / "work.ended").exists()
+
+
+SCRIPT = 'run = ["sh", "-c", "echo $EVENT_TYPE of $EVENT_VM; exit 3"]\n'
+CHOICES = f"""
+[[manual]]
+hosts = ["KVM-1"]
+
+[[command]]
+labels = {{ cluster = "a" }}
+event_types = ["Freeze"]
+{SCRIPT}
+[[webhook]]
+event_types = ["Freeze"]
+url = "http://127.0.0.1:1"
+
+[[command]]
+event_types = ["Reboot"]
+labels = {{ cluster = "a" }}
+{SCRIPT}
+"""
+
+
+def test_first_table_that_fits_event_host_and_labels_is_used(tmp_path: Path, file: Path) -> None:
+    file.write_text(CHOICES, encoding="utf-8")
+
+    with workforce_of(settings_of(tmp_path, executor_file=file), EVENT) as workforce:
+        executor = workforce.executor
+        executor.begin(EVENT, WEB_0, epoch=1)
+        first = ask_until(lambda: executor.inquire(EVENT.event_id, WEB_0), is_over)
+
+        assert first.reason == "exit code 3: Reboot of web-0"
+        assert executor.begin(EVENT, WEB_1, epoch=1) == BY_HAND
+        assert executor.inquire(EVENT.event_id, WEB_1) == BY_HAND
+
+
+def test_what_has_begun_stays_with_whom_it_was_given_when_the_file_changes(
+    tmp_path: Path, file: Path
+) -> None:
+    go = tmp_path / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.02; done; exit 3"
+    file.write_text(f"[[command]]\nrun = ['sh', '-c', '{waits}']\n", encoding="utf-8")
+    settings = settings_of(tmp_path, executor_file=file)
+
+    with workforce_of(settings, EVENT) as workforce:
+        workforce.executor.begin(EVENT, WEB_0, epoch=1)
+        inquire = partial(workforce.executor.inquire, EVENT.event_id, WEB_0)
+        ask_until(inquire, lambda _: (tmp_path / "impacts" / EVENT.event_id).exists())
+    file.write_text("[[manual]]\n", encoding="utf-8")
+    with workforce_of(settings, EVENT) as workforce:
+        executor = workforce.executor
+        assert not executor.inquire(EVENT.event_id, WEB_0).is_by_hand
+        go.touch()
+        ended = ask_until(lambda: executor.inquire(EVENT.event_id, WEB_0), is_over)
+
+    assert ended.status is ImpactStatus.FAILED
+
+
+def test_impact_of_an_event_that_is_not_there_is_unknown(tmp_path: Path, file: Path) -> None:
+    with workforce_of(settings_of(tmp_path, executor_file=file)) as workforce:
+        assert workforce.executor.inquire(EVENT.event_id, WEB_0).is_lost
 
 
 def test_webhook_and_command_may_be_in_one_file(tmp_path: Path, file: Path) -> None:

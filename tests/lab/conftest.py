@@ -53,4 +53,4 @@ def execute_with(verb: str, guest: Guest, folder: Path) -> tuple[str, ...]:
     run = json.dumps(["env", f"PYTHONPATH={ROOT}", *script])
     file = folder / "executors.toml"
     file.write_text(f'[[command]]\nrun = {run}\ntimeout = "5m"\n', encoding="utf-8")
-    return "--executor", "command", "--executor-file", str(file)
+    return "--executor-file", str(file)

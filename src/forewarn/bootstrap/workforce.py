@@ -1,8 +1,8 @@
 """Who carries maintenance out, as the settings say, and anew when their file is read again."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -51,22 +51,21 @@ class Workforce:
 
 WorkforceMaker: TypeAlias = Callable[[Store, Clock], AbstractContextManager[Workforce]]
 """Makes the workforce of a server on top of its store; it is closed with the server."""
-ExecutorMaker: TypeAlias = Callable[[Store, Clock, ExitStack], Executor]
-HostWorkerMaker: TypeAlias = Callable[[Store, Clock, ExitStack], HostWorker | None]
 
 
 def choose_workforce(settings: Settings, outbound: Outbound) -> WorkforceMaker:
     """Return how to make the workforce of *settings*, or refuse what its file says."""
-    make_executor = _choose_executor(settings, outbound)
-    make_host_worker = _choose_host_worker(settings, outbound)
+    match settings.executor:
+        case ExecutorKind.SIMULATED:
+            return _simulated(settings)
+        case ExecutorKind.MANUAL if settings.executor_file is None:
+            return lambda *_: nullcontext(Workforce(executor=ManualExecutor()))
+        case ExecutorKind.MANUAL:
+            from forewarn.bootstrap.contractors import contracted  # noqa: PLC0415 - POSIX
 
-    @contextmanager
-    def make(store: Store, clock: Clock) -> Iterator[Workforce]:
-        with ExitStack() as stack:
-            executor = make_executor(store, clock, stack)
-            yield Workforce(executor=executor, host_worker=make_host_worker(store, clock, stack))
-
-    return make
+            return contracted(settings, settings.executor_file, outbound)
+        case _:
+            assert_never(settings.executor)
 
 
 class ReloadableWorkforce:
@@ -174,39 +173,23 @@ class _HostWorker:
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
 
 
-def _choose_executor(settings: Settings, outbound: Outbound) -> ExecutorMaker:
-    match settings.executor:
-        case ExecutorKind.MANUAL:
-            return lambda *_: ManualExecutor()
-        case ExecutorKind.SIMULATED:
-            return lambda store, clock, _: SimulatedExecutor(
-                store, clock, speed=settings.speed, failure_of=_failure_of_impact
-            )
-        case ExecutorKind.COMMAND | ExecutorKind.WEBHOOK:
-            from forewarn.bootstrap.contractors import contracted_executor  # noqa: PLC0415 - POSIX
+def _simulated(settings: Settings) -> WorkforceMaker:
+    """Return how to make a workforce that touches nothing, whatever the file says."""
+    rules: Sequence[HostWorkRule] = ()
+    if settings.executor_file is not None:
+        from forewarn.executors.configuration import read_host_work_rules  # noqa: PLC0415 - POSIX
 
-            return contracted_executor(settings, outbound)
-        case _:
-            assert_never(settings.executor)
+        rules = read_host_work_rules(settings.executor_file)
+    speed = settings.speed
 
-
-def _choose_host_worker(settings: Settings, outbound: Outbound) -> HostWorkerMaker:
-    if settings.executor_file is None:
-        return lambda *_: None
-    if settings.executor is not ExecutorKind.SIMULATED:
-        from forewarn.bootstrap.contractors import contracted_host_worker  # noqa: PLC0415 - POSIX
-
-        return contracted_host_worker(settings, outbound)
-    from forewarn.executors.configuration import read_host_work_rules  # noqa: PLC0415 - POSIX
-
-    rules = read_host_work_rules(settings.executor_file)
-    return lambda store, clock, _: (
-        SimulatedHostWorker(
-            store, clock, rules=rules, speed=settings.speed, failure_of=_failure_of_task
+    def make(store: Store, clock: Clock) -> Workforce:
+        executor = SimulatedExecutor(store, clock, speed=speed, failure_of=_failure_of_impact)
+        worker = SimulatedHostWorker(
+            store, clock, rules=rules, speed=speed, failure_of=_failure_of_task
         )
-        if rules
-        else None
-    )
+        return Workforce(executor=executor, host_worker=worker if rules else None)
+
+    return lambda store, clock: nullcontext(make(store, clock))
 
 
 def _failure_of_impact(fleet: Topology, name: VmName) -> str:

@@ -115,7 +115,7 @@ class ScriptContractor:
         if begun is None:
             return self.records.without(key, self.kind.advice)
         if begun["executor"] != EXECUTOR:
-            reason = f"it was begun by the executor {begun['executor']}; serve with that"
+            reason = f"it was begun by the executor {begun['executor']}, which this server lacks"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
         if self.records.is_attended(key):
             return self._running(self.records.last_word(key))

@@ -1,24 +1,24 @@
 """The file of executors: which command or which webhook carries out what, where."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
 from forewarn.executors.host_tasks import HostWork
-from forewarn.executors.orders import LONGEST, Selection
+from forewarn.executors.orders import LONGEST, ByHand, Means, Selection
 from forewarn.executors.targets import ImpactTarget
 from forewarn.files.tables import (
     Address,
     Headers,
     SecretTable,
     Table,
-    TablesError,
-    TablesFile,
     Words,
     WrongKeyError,
     duration,
@@ -30,26 +30,30 @@ from forewarn.protocol.vocabulary import EventType
 Duration: TypeAlias = Annotated[timedelta, duration()]
 
 
-class _Selective(Table):
+class SelectiveTable(Table):
+    """What is meant for some events and hosts: without other keys, an operator's hands."""
+
     event_types: tuple[EventType, ...] = ()
     hosts: tuple[str, ...] = ()
-    timeout: Duration = LONGEST
+    labels: Mapping[str, str] = {}
 
     @property
     def selection(self) -> Selection:
         """For which events and hosts it is meant."""
-        return Selection(event_types=self.event_types, hosts=self.hosts)
+        return Selection(event_types=self.event_types, hosts=self.hosts, labels=self.labels)
 
 
-class CommandTable(_Selective):
+class CommandTable(SelectiveTable):
     """A program to run."""
 
     run: Words
+    timeout: Duration = LONGEST
 
 
-class WebhookTable(_Selective, SecretTable):
+class WebhookTable(SelectiveTable, SecretTable):
     """A target to post to."""
 
+    timeout: Duration = LONGEST
     url: Address = Field(repr=False)
     headers: Headers = Field(default={}, repr=False)
     request_timeout: float = Field(default=10, gt=0, le=60)
@@ -148,53 +152,39 @@ class ExecutorFile(Table):
 
     command: tuple[CommandTable, ...] = ()
     webhook: tuple[WebhookTable, ...] = ()
+    manual: tuple[SelectiveTable, ...] = ()
     host_work: tuple[HostWorkTable, ...] = ()
 
 
-def read_commands(path: Path | None, search_path: str) -> tuple[Command, ...]:
-    """Return the commands of the file at *path*, or refuse; programs are found on *search_path*."""
-    file = _read_with(path, "command")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Who carries out what: impacts, in the order of the file, and work on hosts."""
 
-    def make(table: CommandTable) -> Command:
-        run = find_command(table.run, file.folder, search_path)
-        return Command(run=run, selection=table.selection, timeout=table.timeout)
-
-    return file.build("command", file.content.command, make)
+    means: tuple[Means, ...] = ()
+    host_works: tuple[HostWork, ...] = ()
 
 
-def read_targets(path: Path | None) -> tuple[ImpactTarget, ...]:
-    """Return the webhooks of the file at *path*, or refuse."""
-    file = _read_with(path, "webhook")
-
-    def make(table: WebhookTable) -> ImpactTarget:
-        return ImpactTarget(
-            url=table.url,
-            headers=table.headers,
-            secret=table.find_secret(file.folder),
-            selection=table.selection,
-            timeout=table.timeout,
-            request_timeout=table.request_timeout,
-        )
-
-    return file.build("webhook", file.content.webhook, make)
-
-
-def read_host_works(path: Path | None, search_path: str) -> tuple[HostWork, ...]:
-    """Return the work on hosts in the file at *path*, if it has any, or refuse."""
-    if path is None:
-        return ()
+def read_roster(path: Path, search_path: str) -> Roster:
+    """Return what the file at *path* says, or refuse; programs are found on *search_path*."""
     file = read_tables(path, ExecutorFile)
+    makers = _makers(file.folder, search_path)
+    made = [
+        (file.line_of(table, number), means)
+        for table, make in makers.items()
+        for number, means in enumerate(file.build(table, getattr(file.content, table), make))
+    ]
+    works = file.build(
+        "host_work",
+        file.content.host_work,
+        lambda table: _host_work(table, file.folder, search_path),
+    )
+    # Tables of all kinds in the order in which they are written: the first that fits is used.
+    in_order = sorted(made, key=itemgetter(0))
+    return Roster(means=tuple(means for _, means in in_order), host_works=works)
 
-    def make(table: HostWorkTable) -> HostWork:
-        return _host_work(table, file.folder, search_path)
 
-    return file.build("host_work", file.content.host_work, make)
-
-
-def read_host_work_rules(path: Path | None) -> tuple[HostWorkRule, ...]:
+def read_host_work_rules(path: Path) -> tuple[HostWorkRule, ...]:
     """Return which hosts have work; programs and secrets are not looked for."""
-    if path is None:
-        return ()
     file = read_tables(path, ExecutorFile)
     return file.build("host_work", file.content.host_work, lambda table: table.rule)
 
@@ -221,11 +211,24 @@ def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork
     return HostWork(rule=rule, means={**commands, **targets})
 
 
-def _read_with(path: Path | None, table: str) -> TablesFile[ExecutorFile]:
-    """Return the file at *path*, which has to have some [[table]]."""
-    if path is None:
-        raise TablesError("This executor needs a file: give the setting executor_file.")
-    file = read_tables(path, ExecutorFile)
-    if not getattr(file.content, table):
-        raise TablesError(f"{path} has no [[{table}]].")
-    return file
+def _makers(folder: Path, search_path: str) -> Mapping[str, Callable[[Any], Means]]:
+    """Return how each kind of table becomes the means for impacts."""
+
+    def command(table: CommandTable) -> Command:
+        run = find_command(table.run, folder, search_path)
+        return Command(run=run, selection=table.selection, timeout=table.timeout)
+
+    def webhook(table: WebhookTable) -> ImpactTarget:
+        return ImpactTarget(
+            url=table.url,
+            headers=table.headers,
+            secret=table.find_secret(folder),
+            selection=table.selection,
+            timeout=table.timeout,
+            request_timeout=table.request_timeout,
+        )
+
+    def manual(table: SelectiveTable) -> ByHand:
+        return ByHand(selection=table.selection)
+
+    return {"command": command, "webhook": webhook, "manual": manual}

@@ -9,7 +9,7 @@ from forewarn.domain.impact import Impact
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import Command
-from forewarn.executors.orders import Contractor, OrderKind
+from forewarn.executors.orders import Contractor, Contractors, OrderKind
 from forewarn.executors.records import OrderKey
 from forewarn.executors.targets import ImpactTarget
 
@@ -96,12 +96,13 @@ def find_for_host(
 class ContractedHostWorker:
     """Has contractors carry tasks out: the one that is named for a task in the file of executors.
 
-    A task stays with the contractor that was given it, whatever is changed in fleet or file.
+    There is one at least.
     """
 
     def __init__(self, works: Sequence[HostWork], contractors: Sequence[Contractor]) -> None:
         self._works = works
-        self._contractors = contractors
+        self._contractors = Contractors(contractors)
+        self._any = contractors[0]
 
     @property
     def rules(self) -> Sequence[HostWorkRule]:
@@ -120,13 +121,8 @@ class ContractedHostWorker:
 
     def close(self) -> None:
         """Close the contractors. Tasks that were begun are not stopped."""
-        for contractor in self._contractors:
-            contractor.close()
+        self._contractors.close()
 
     def _choose(self, order: HostOrder) -> Contractor:
-        holder = self._first(lambda each: each.holds(order.key))
         # Whoever it is says why it cannot be done if nobody is meant to do it.
-        return holder or self._first(lambda each: each.takes(order)) or self._contractors[0]
-
-    def _first(self, is_so: Callable[[Contractor], bool]) -> Contractor | None:
-        return next((each for each in self._contractors if is_so(each)), None)
+        return self._contractors.choose(order) or self._any

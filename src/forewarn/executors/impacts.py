@@ -1,13 +1,15 @@
-"""Impacts on virtual machines as orders, and an executor that has a contractor carry them out."""
+"""Impacts on virtual machines as orders, and an executor that has contractors carry them out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Final, TypeVar
 
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.impact import Impact
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
-from forewarn.executors.orders import Contractor, OrderKind, S, choose
+from forewarn.domain.topology import Host
+from forewarn.executors.manual import BY_HAND
+from forewarn.executors.orders import Contractors, Means, OrderKind
 from forewarn.executors.records import OrderKey
 from forewarn.operations.views import describe_change
 from forewarn.protocol.dates import write_date
@@ -16,6 +18,8 @@ from forewarn.protocol.vocabulary import EventId, EventType, ResourceType
 
 EVENT_ID: Final = "Forewarn-Event-Id"
 VIRTUAL_MACHINE: Final = "Forewarn-Virtual-Machine"
+
+M = TypeVar("M", bound=Means)
 
 IMPACTS: Final = OrderKind(
     headers=(EVENT_ID, VIRTUAL_MACHINE),
@@ -68,27 +72,52 @@ class ImpactOrder:
         return f"there is no {means} for a {self.event.event_type} on {where}"
 
 
-def find_among(those: Sequence[S]) -> Callable[[Mapping[str, Any]], S | None]:
-    """Return how to find which of *those* is for an impact, from what an order is about."""
-    return lambda about: choose(those, EventType(about["event_type"]), about["host"])
+def find_among(
+    those: Sequence[Means], kind: type[M], host_called: Callable[[HostName], Host]
+) -> Callable[[Mapping[str, Any]], M | None]:
+    """Return how to find the means of that *kind* for an impact, from what an order is about.
+
+    The first of *those* that fits is for it, of whatever kind it is.
+    """
+
+    def find(about: Mapping[str, Any]) -> M | None:
+        host = None if about["host"] is None else host_called(HostName(about["host"]))
+        event_type = EventType(about["event_type"])
+        found = next((each for each in those if each.selection.fits(event_type, host)), None)
+        return found if isinstance(found, kind) else None
+
+    return find
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContractedExecutor:
-    """Has a contractor carry impacts out."""
+    """Has contractors carry impacts out; what nobody is named for, an operator does by hand.
 
-    contractor: Contractor
-    host_of: Callable[[VmName], HostName | None] = field(kw_only=True)
+    *event_called* and *host_of* say what is known of an event and a virtual machine.
+    """
+
+    contractors: Contractors
+    _: KW_ONLY
+    event_called: Callable[[EventId], ScheduledEvent | None]
+    host_of: Callable[[VmName], HostName | None]
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Give the order, unless it was given before."""
-        host = event.host or self.host_of(vm)
-        return self.contractor.begin(ImpactOrder(event=event, vm=vm, host=host, epoch=epoch))
+        order = self._order(event, vm, epoch)
+        contractor = self.contractors.choose(order)
+        return BY_HAND if contractor is None else contractor.begin(order)
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        """Ask the contractor."""
-        return self.contractor.inquire((event_id, vm))
+        """Ask who was given the order, or is to be."""
+        event = self.event_called(event_id)
+        if event is None:
+            return Impact(status=ImpactStatus.UNKNOWN, reason="the event is not in the database")
+        contractor = self.contractors.choose(self._order(event, vm, 0))
+        return BY_HAND if contractor is None else contractor.inquire((event_id, vm))
 
     def close(self) -> None:
-        """Close the contractor. Impacts that were begun are not stopped."""
-        self.contractor.close()
+        """Close the contractors. Impacts that were begun are not stopped."""
+        self.contractors.close()
+
+    def _order(self, event: ScheduledEvent, vm: VmName, epoch: int) -> ImpactOrder:
+        return ImpactOrder(event=event, vm=vm, host=event.host or self.host_of(vm), epoch=epoch)

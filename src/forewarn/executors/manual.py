@@ -1,9 +1,13 @@
 """An operator does it by hand, and says so with `forewarn event complete`."""
 
+from typing import Final
+
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.protocol.vocabulary import EventId
+
+BY_HAND: Final = Impact(status=ImpactStatus.RUNNING, is_by_hand=True)
 
 
 class ManualExecutor:
@@ -17,4 +21,4 @@ class ManualExecutor:
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Say that somebody is at it."""
         del event_id, vm
-        return Impact(status=ImpactStatus.RUNNING, is_by_hand=True)
+        return BY_HAND

@@ -1,14 +1,15 @@
 """An order: one thing to carry out at most once, in the words that scripts and webhooks get."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from forewarn.domain.impact import Impact
 from forewarn.domain.names import name_key
+from forewarn.domain.topology import Host
 from forewarn.executors.records import OrderKey
 from forewarn.protocol.vocabulary import EventType
 
@@ -93,34 +94,55 @@ def environment_of(order: Order) -> dict[str, str]:
 class Selection:
     """For which events and hosts something is meant; where nothing is named, for all.
 
-    Hosts are named in any case, and may be patterns.
+    Hosts are named in any case, and may be patterns; they carry all of *labels*.
     """
 
     event_types: tuple[EventType, ...] = ()
     hosts: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
-    def fits(self, event_type: EventType, host: str | None) -> bool:
+    def fits(self, event_type: EventType, host: Host | None) -> bool:
         """Tell whether it is meant for an event of this type on this host."""
         if self.event_types and event_type not in self.event_types:
             return False
-        known = name_key(host or "")
-        return not self.hosts or any(fnmatchcase(known, name_key(name)) for name in self.hosts)
+        known = name_key(host.name if host else "")
+        is_named = not self.hosts or any(fnmatchcase(known, name_key(name)) for name in self.hosts)
+        return is_named and self.labels.items() <= (host.labels if host else {}).items()
 
 
-class Selective(Protocol):
-    """Something that is meant for some events and hosts."""
+class Means(Protocol):
+    """What an operator has for some impacts: a command, a webhook, a pair of hands."""
 
     @property
     def selection(self) -> Selection:
         """For which."""
 
 
-S = TypeVar("S", bound=Selective)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    """The operator does it, and says so with `forewarn event complete`."""
+
+    selection: Selection = field(default_factory=Selection)
 
 
-def choose(those: Iterable[S], event_type: EventType, host: str | None) -> S | None:
-    """Return the first of *those* that is meant for an event of this type on this host."""
-    return next((each for each in those if each.selection.fits(event_type, host)), None)
+class Contractors:
+    """Those who carry out orders. An order stays with whom it was given, whatever is changed."""
+
+    def __init__(self, contractors: Sequence[Contractor]) -> None:
+        self._contractors = tuple(contractors)
+
+    def choose(self, order: Order) -> Contractor | None:
+        """Return who was given *order*, or is to be; None if the operator named nobody for it."""
+        holder = self._first(lambda each: each.holds(order.key))
+        return holder or self._first(lambda each: each.takes(order))
+
+    def close(self) -> None:
+        """Close all of them. Orders that were begun are not stopped."""
+        for each in self._contractors:
+            each.close()
+
+    def _first(self, is_so: Callable[[Contractor], bool]) -> Contractor | None:
+        return next((each for each in self._contractors if is_so(each)), None)
 
 
 def next_second(now: datetime) -> datetime:

@@ -168,7 +168,7 @@ class WebhookContractor:
         if begun is None:
             return None
         if begun["executor"] != EXECUTOR:
-            reason = f"it was begun by the executor {begun['executor']}; serve with that"
+            reason = f"it was begun by the executor {begun['executor']}, which this server lacks"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
         target = self.find(begun)
         status_url: str | None = begun["status_url"]

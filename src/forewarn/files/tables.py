@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -187,9 +188,16 @@ class TablesFile(Generic[M]):
             raise self._refusal(mistakes)
         return tuple(made)
 
+    @cached_property
+    def _lines(self) -> TomlLines:
+        return TomlLines(self._text)
+
+    def line_of(self, table: str, number: int) -> int:
+        """Return the line on which that [[table]] begins."""
+        return self._lines.find(table, number) or 0
+
     def _refusal(self, mistakes: Sequence[Mistake]) -> TablesError:
-        lines = TomlLines(self._text)
-        told = [(each.find(lines), str(each)) for each in mistakes[:MOST_MISTAKES]]
+        told = [(each.find(self._lines), str(each)) for each in mistakes[:MOST_MISTAKES]]
         told.sort(key=lambda mistake: mistake[0] or 0)
         sentences = [f"{place(self._path, line)}: {sentence}" for line, sentence in told]
         if (more := len(mistakes) - MOST_MISTAKES) > 0:
