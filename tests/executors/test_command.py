@@ -15,6 +15,7 @@ from tests.executors.conftest import (
     KEY,
     WEB_0,
     WEB_1,
+    contract,
     is_over,
     make_command,
     run_and_be_killed,
@@ -23,9 +24,12 @@ from tests.executors.conftest import (
     wait_until,
 )
 
+from forewarn.clocks import SystemClock
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.command import Command
+from forewarn.executors.command import Command, ScriptContractor
+from forewarn.executors.impacts import IMPACTS
+from forewarn.executors.manual import BY_HAND
 from forewarn.executors.orders import LONGEST, Selection
 from forewarn.executors.records import Records
 from forewarn.protocol.vocabulary import EventType
@@ -195,9 +199,25 @@ def test_first_command_that_fits_type_and_host_is_run(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "web-0 first\nweb-1 rest\n"
 
 
-def test_event_that_no_command_is_meant_for_fails(tmp_path: Path) -> None:
+def test_event_that_no_command_is_meant_for_is_left_to_the_operator(tmp_path: Path) -> None:
     selection = Selection(event_types=(EventType.FREEZE,))
     executor = make_command(tmp_path, Command(run=("/bin/true",), selection=selection))
+
+    assert executor.begin(EVENT, WEB_0, epoch=1) == BY_HAND
+    assert executor.inquire(*KEY) == BY_HAND
+    assert not (tmp_path / "impacts").exists()
+
+
+def test_command_that_is_gone_when_its_turn_comes_fails(tmp_path: Path) -> None:
+    found = iter([Command(run=("/bin/true",)), None])
+    contractor = ScriptContractor(
+        lambda _: next(found, None),
+        kind=IMPACTS,
+        records=Records(tmp_path / "impacts"),
+        environment={},
+        clock=SystemClock(),
+    )
+    executor = contract(contractor)
 
     executor.begin(EVENT, WEB_0, epoch=1)
 
@@ -311,7 +331,7 @@ def test_closing_waits_for_what_is_being_started_and_begins_nothing_more(tmp_pat
 
     executor.close()
 
-    following = make_command(tmp_path)
+    following = make_command(tmp_path, Command(run=(str(path),)))
     assert following.inquire(*KEY).status is ImpactStatus.RUNNING, "it was begun"
     assert following.inquire(EVENT.event_id, WEB_1).status is ImpactStatus.NOT_BEGUN
     assert wait_for(following, is_over).status is ImpactStatus.DONE
@@ -362,10 +382,10 @@ def test_what_another_executor_began_is_not_begun_again(tmp_path: Path) -> None:
     assert file is not None
     os.close(file)
 
-    impact = make_command(tmp_path).inquire(*KEY)
+    impact = make_command(tmp_path, Command(run=("/bin/true",))).inquire(*KEY)
 
     assert impact.status is ImpactStatus.UNKNOWN
-    assert impact.reason == "it was begun by the executor webhook; serve with that"
+    assert impact.reason == "it was begun by the executor webhook, which this server lacks"
 
 
 def test_records_are_for_the_server_only(tmp_path: Path) -> None:

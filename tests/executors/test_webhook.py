@@ -26,6 +26,7 @@ from tests.executors.target import Asked, OrderTarget, Reply, say
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.impacts import ContractedExecutor
+from forewarn.executors.manual import BY_HAND
 from forewarn.executors.orders import Selection
 from forewarn.executors.targets import ImpactTarget
 from forewarn.outbound.transport import sign
@@ -416,14 +417,13 @@ def test_target_that_is_no_longer_in_the_file_is_not_asked(make: Maker) -> None:
     assert impact.reason == "the target that accepted it is no longer in the executor file"
 
 
-def test_event_that_no_webhook_is_meant_for_fails(target: OrderTarget, make: Maker) -> None:
+def test_event_that_no_webhook_is_meant_for_is_left_to_the_operator(
+    target: OrderTarget, make: Maker
+) -> None:
     executor = make(selection=Selection(event_types=(EventType.FREEZE,)))
 
-    executor.begin(EVENT, WEB_1, epoch=1)
-
-    impact = executor.inquire(EVENT.event_id, WEB_1)
-    reason = "there is no webhook for a Reboot on host kvm-1"
-    assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
+    assert executor.begin(EVENT, WEB_1, epoch=1) == BY_HAND
+    assert executor.inquire(EVENT.event_id, WEB_1) == BY_HAND
     assert target.asked == []
 
 

@@ -11,6 +11,7 @@ from tests.executors.conftest import EVENT, NOW, WEB_0, WEB_1, ask_until, is_ove
 from tests.executors.host_work import WORK
 from tests.web_site import OUTBOUND
 
+from forewarn.bootstrap.start import new_id
 from forewarn.bootstrap.workforce import ReloadableWorkforce, Workforce, choose_workforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.event import ScheduledEvent
@@ -85,7 +86,7 @@ def put(tx: Transaction, event: ScheduledEvent) -> None:
 def workforce_of(settings: Settings, *events: ScheduledEvent) -> Iterator[Workforce]:
     store = open_sqlite(settings.database_path)
     fleet = read_fleet_file(MACHINES)
-    context = Context(who="test", now=NOW, at=NOW, new_id=lambda: EVENT.event_id)
+    context = Context(who="test", now=NOW, at=NOW, new_id=new_id)
     store.write(lambda tx: apply_fleet(tx, context, fleet))
     for event in events:
         store.write(partial(put, event=event))
@@ -247,7 +248,7 @@ def test_file_with_mistakes_is_a_reason_in_one_sentence(
     workforce = ReloadableWorkforce(settings, store, SystemClock(), OUTBOUND)
 
     assert workforce.unknown().reason == reason.format(
-        path=file, known="command, webhook, host_work"
+        path=file, known="command, webhook, manual, host_work"
     )
     assert len(workforce.problem.splitlines()) == len(text.splitlines())
     store.close()

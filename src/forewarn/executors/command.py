@@ -6,6 +6,7 @@ knows that the script was begun, or was just about to be, and that nobody can te
 """
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -36,16 +37,32 @@ PLACES: Final = 64
 """How many scripts of one server run at once: each has a process of its own to look after it."""
 
 _CLOSING_SECONDS: Final = 10.0
+_NO_HOST: Final = "it is to run on the host, and the virtual machine has none in the fleet"
 _LOST: Final = "it was begun, but the process running it stopped before the result was known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program and its arguments, for which events it is meant, and how long it may take."""
+    """A program and its arguments, for which events it is meant, and how long it may take.
+
+    With *ssh*, words that end in a destination in which `{host}` stands for the name of a host, it
+    runs there and not on this machine.
+    """
 
     run: tuple[str, ...]
     selection: Selection = field(default_factory=Selection)
     timeout: timedelta = LONGEST
+    ssh: tuple[str, ...] = ()
+
+    def words_for(self, order: Order) -> tuple[str, ...]:
+        """Return what to run here for *order*."""
+        if not self.ssh:
+            return self.run
+        *program, destination = self.ssh
+        place = destination.replace("{host}", order.about["host"] or "")
+        # sshd hands one text to a shell, and passes no variables on.
+        variables = (f"{name}={value}" for name, value in environment_of(order).items())
+        return (*program, "--", place, shlex.join(("env", *variables, *self.run)))
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -77,10 +94,8 @@ class ScriptContractor:
 
     def holds(self, key: OrderKey) -> bool:
         """Tell whether the script waits, is being started, or was begun."""
-        if any(key in known for known in (self._waiting, self._starting, self._troubles)):
-            return True
-        begun = self.records.begun(key)
-        return begun is not None and begun["executor"] == EXECUTOR
+        known = (self._waiting, self._starting, self._troubles)
+        return any(key in each for each in known) or self.records.is_of(EXECUTOR, key)
 
     def begin(self, order: Order) -> Impact:
         """Have the script started, unless it was begun before."""
@@ -167,6 +182,9 @@ class ScriptContractor:
         if command is None:
             self.records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return None
+        if command.ssh and not order.about["host"]:
+            self.records.end(order.key, ImpactStatus.FAILED, _NO_HOST)
+            return None
         if not self.records.permit(order.epoch):
             return None  # paused since the look: it is given anew after the pause
         file = self.records.claim(order.key, _content(order, command))
@@ -202,7 +220,7 @@ class ScriptContractor:
 def _content(order: Order, command: Command) -> dict[str, object]:
     return {
         "executor": EXECUTOR,
-        "command": command.run,
+        "command": command.words_for(order),
         "timeout": format_duration(command.timeout),
         "timeout_seconds": command.timeout.total_seconds(),
         "input": order.describe(),

@@ -1,5 +1,6 @@
 """The file of executors: which command or which webhook carries out what, where."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
@@ -30,6 +31,24 @@ from forewarn.protocol.vocabulary import EventType
 Duration: TypeAlias = Annotated[timedelta, duration()]
 
 
+_SSH: Final = (
+    "ssh",
+    *("-o", "BatchMode=yes"),
+    *("-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=15"),
+)
+"""A host that asks for a password or stops answering is a failure, not a wait."""
+
+
+def _check_destination(text: str) -> str:
+    if not re.fullmatch(r"[\w.@:/\[\]{}-]+", text) or text.startswith("-"):
+        raise ValueError('write a destination of ssh, such as "root@{host}"')
+    return text
+
+
+Destination: TypeAlias = Annotated[str, AfterValidator(_check_destination)]
+
+
 class SelectiveTable(Table):
     """What is meant for some events and hosts: without other keys, an operator's hands."""
 
@@ -44,9 +63,10 @@ class SelectiveTable(Table):
 
 
 class CommandTable(SelectiveTable):
-    """A program to run."""
+    """A program to run, here or on the host by *ssh*."""
 
     run: Words
+    ssh: Destination | None = None
     timeout: Duration = LONGEST
 
 
@@ -84,6 +104,7 @@ class HostWorkTable(SecretTable):
     hosts: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
     run: Words | None = None
+    ssh: Destination | None = None
     verify: Words | None = None
     return_: Words | None = Field(default=None, alias="return")
     url: Address | None = Field(default=None, repr=False)
@@ -133,7 +154,7 @@ class HostWorkTable(SecretTable):
         has, misfits = (
             ("run", (*_WEBHOOKS.values(), *_OF_WEBHOOKS))
             if self.url is None
-            else ("url", COMMANDS.values())
+            else ("url", (*COMMANDS.values(), "ssh"))
         )
         given = {"return" if name == "return_" else name for name in self.model_fields_set}
         for key in misfits:
@@ -191,10 +212,12 @@ def read_host_work_rules(path: Path) -> tuple[HostWorkRule, ...]:
 
 def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork:
     rule, secret = table.rule, table.find_secret(folder)
+    programs = _Programs(folder, search_path, table.ssh)
     commands = {
         kind: Command(
-            run=find_command(words, folder, search_path, COMMANDS[kind]),
+            run=programs.find(words, COMMANDS[kind]),
             timeout=table.timeout_of(kind),
+            ssh=programs.ssh,
         )
         for kind, words in table.commands.items()
     }
@@ -211,12 +234,41 @@ def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork
     return HostWork(rule=rule, means={**commands, **targets})
 
 
+@dataclass(frozen=True, slots=True)
+class _Programs:
+    """Where programs of a table are found: on this machine, or on the host that *destination* is.
+
+    What is on a host is found there when it is run.
+    """
+
+    folder: Path
+    search_path: str
+    destination: str | None
+
+    def find(self, words: Words, key: str) -> Words:
+        if self.destination is not None:
+            return words
+        return find_command(words, self.folder, self.search_path, key)
+
+    @property
+    def ssh(self) -> Words:
+        if self.destination is None:
+            return ()
+        ssh = find_command((_SSH[0],), self.folder, self.search_path, "ssh")
+        return (*ssh, *_SSH[1:], self.destination)
+
+
 def _makers(folder: Path, search_path: str) -> Mapping[str, Callable[[Any], Means]]:
     """Return how each kind of table becomes the means for impacts."""
 
     def command(table: CommandTable) -> Command:
-        run = find_command(table.run, folder, search_path)
-        return Command(run=run, selection=table.selection, timeout=table.timeout)
+        programs = _Programs(folder, search_path, table.ssh)
+        return Command(
+            run=programs.find(table.run, "run"),
+            selection=table.selection,
+            timeout=table.timeout,
+            ssh=programs.ssh,
+        )
 
     def webhook(table: WebhookTable) -> ImpactTarget:
         return ImpactTarget(

@@ -105,6 +105,11 @@ class Records:
         """Return what was remembered when it began."""
         return _read(self.order_path(key))
 
+    def is_of(self, executor: str, key: OrderKey) -> bool:
+        """Tell whether *executor* began it; the end of one that was never begun anybody can tell."""
+        begun = self.begun(key)
+        return self.ended(key) is not None if begun is None else begun["executor"] == executor
+
     def is_attended(self, key: OrderKey) -> bool:
         """Tell whether whoever began it, or was left with it, is still there."""
         with self.order_path(key).open("rb") as file:

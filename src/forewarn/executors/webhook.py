@@ -94,8 +94,7 @@ class WebhookContractor:
 
     def holds(self, key: OrderKey) -> bool:
         """Tell whether the order is being posted, or was taken by a target."""
-        begun = self.records.begun(key)
-        return key in self._errands or (begun is not None and begun["executor"] == EXECUTOR)
+        return key in self._errands or self.records.is_of(EXECUTOR, key)
 
     def begin(self, order: Order) -> Impact:
         """Have the order posted, unless it was taken, or is being posted."""
