@@ -106,7 +106,7 @@ class Records:
         return _read(self.order_path(key))
 
     def is_of(self, executor: str, key: OrderKey) -> bool:
-        """Tell whether *executor* began it; the end of one that was never begun anybody can tell."""
+        """Tell whether *executor* began it; the end of one that never began is anybody's."""
         begun = self.begun(key)
         return self.ended(key) is not None if begun is None else begun["executor"] == executor
 
