@@ -8,8 +8,9 @@ from forewarn.domain.event import Outcome
 from forewarn.domain.gate import Question
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.host_work import HostTask
+from forewarn.domain.knowledge import Undertaking
 from forewarn.domain.maintenance import Step
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, VmName
 from forewarn.domain.scenario import ScenarioStep
 from forewarn.domain.schedule import PassOccurrence, StartOccurrence
 from forewarn.protocol.vocabulary import EventId
@@ -35,6 +36,16 @@ class NoteOverdue:
     """Record that the event takes longer than expected."""
 
     event_id: EventId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowMove:
+    """Record that *vm* of the event is on *host* now, as was said of *about*: also in a pause."""
+
+    event_id: EventId
+    about: Undertaking
+    vm: VmName
+    host: HostName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +171,16 @@ Effect: TypeAlias = InquireImpact | BeginImpact | InquireTask | BeginTask | AskG
 class Decisions:
     """What is due now: first record the actions, then perform the effects.
 
-    *questions* are those that gates are asked at present, answered or not. *occurrences* of
-    schedules are due only when nothing else is.
+    *moves* come with nothing but the events that end with them. *questions* are those that gates
+    are asked at present, answered or not. *occurrences* of schedules are due only when nothing else
+    is.
     """
 
     actions: tuple[Action, ...]
     effects: tuple[Effect, ...]
+    moves: tuple[FollowMove, ...] = ()
     questions: frozenset[Question] = frozenset()
     occurrences: tuple[PassOccurrence | StartOccurrence, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.actions or self.effects or self.occurrences)
+        return bool(self.actions or self.effects or self.moves or self.occurrences)

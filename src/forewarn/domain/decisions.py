@@ -38,6 +38,7 @@ from forewarn.domain.host_facts import (
 )
 from forewarn.domain.host_operation import HostOperation, advance, due_tasks, failed_impacts
 from forewarn.domain.impact import ImpactStatus
+from forewarn.domain.moves import find_moves
 from forewarn.domain.openings import next_start
 from forewarn.domain.precedence import (
     due_starts,
@@ -74,6 +75,15 @@ def _due(snapshot: Snapshot, now: datetime) -> Decisions:
 
 
 def _decide_all(snapshot: Snapshot, now: datetime) -> Decisions:
+    moves = tuple(find_moves(snapshot))
+    if moves:
+        # They come first, with the events they end: what else is due depends on who is where.
+        return Decisions(
+            actions=tuple(_completions(snapshot)),
+            effects=(),
+            moves=moves,
+            questions=frozenset(snapshot.answers),
+        )
     walks, hosts = walk_all(snapshot, now), gather_facts(snapshot)
     starts = due_starts(snapshot, now)
     return Decisions(

@@ -58,6 +58,7 @@ class Happening(StrEnum):
     POSTPONED = "postponed"
     STARTED = "started"
     OVERDUE = "overdue"
+    MOVED = "moved"
     COMPLETED = "completed"
     CANCELED = "canceled"
     STEP_SKIPPED = "step skipped"

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from forewarn.domain.names import HostName, check_name
+
 
 class ImpactStatus(StrEnum):
     """What an executor says of its work on one virtual machine."""
@@ -21,7 +23,8 @@ class Impact:
 
     *ask_again_at* is when a running impact will have news, if that is known. One that
     *is_by_hand* never has: an operator says when it is over. *has_no_executor* says that the file
-    of executors has to be corrected first.
+    of executors has to be corrected first. Once it is over, *moved_to* is the host that the virtual
+    machine is on now, if whoever did it says so; None when the fleet has followed.
     """
 
     status: ImpactStatus
@@ -29,6 +32,11 @@ class Impact:
     ask_again_at: datetime | None = None
     is_by_hand: bool = False
     has_no_executor: bool = False
+    moved_to: HostName | None = None
+
+    def __post_init__(self) -> None:
+        if self.moved_to is not None:
+            check_name(self.moved_to, "host")
 
     @property
     def is_over(self) -> bool:

@@ -3,7 +3,7 @@
 Every change of the fleet is checked here before it is written.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from forewarn.domain.arrivals import HostUnderWayError, arrivals, find_joining, join, refusals
@@ -13,9 +13,10 @@ from forewarn.domain.names import HostName, VmName
 from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.topology import Closure, Topology
 from forewarn.operations.context import Context
-from forewarn.operations.recording import Deed, record_events
+from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.vocabulary import EventId
 
 
 class HostClosedError(ConflictError):
@@ -62,6 +63,32 @@ def tell_arrivals(
     ]
     record_events(tx, context, deeds)
     return events
+
+
+def record_moves(
+    tx: Transaction,
+    context: Context,
+    before: Topology,
+    after: Topology,
+    causes: Mapping[VmName, EventId],
+) -> None:
+    """Store that virtual machines are on other hosts, where the impacts of events took them."""
+    if after is before:
+        return
+    tx.put_topology(after)
+    for vm, event_id in causes.items():
+        if move := say_move(before, after, vm):
+            record_audit(
+                tx, context, "vm move", vm, detail=f"{move}, said the executor of {event_id}"
+            )
+
+
+def say_move(before: Topology, after: Topology, name: VmName) -> str:
+    """Return how a virtual machine changed its host, or nothing if it did not."""
+    known, new = before.virtual_machines.get(name), after.virtual_machines.get(name)
+    if known is None or new is None or new.host == known.host:
+        return ""
+    return f"{name} moved{f' from {known.host}' if known.host else ''} to {new.host}"
 
 
 def _refused_placements(

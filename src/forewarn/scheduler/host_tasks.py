@@ -41,6 +41,10 @@ class HostTasks:
         """What was said last; to be looked up in, from any thread."""
         return MappingProxyType(self._said)
 
+    def note(self, said: Mapping[HostTask, Impact]) -> None:
+        """Remember what was *said*, as it is written down."""
+        self._said = {**self._said, **said}
+
     def keep(self, operations: Mapping[OperationId, HostOperation]) -> None:
         """Forget the tasks of operations that are over."""
         self._said = {

@@ -111,11 +111,15 @@ class Scheduler:
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
         self._lull: Lull | None = None
-        self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._written = store.read(lambda reading: reading.knowledge())
+        # What is over stays so. Nobody is asked again: the fleet has followed where it was moved.
+        self._impacts: dict[tuple[EventId, VmName], Impact] = {
+            key: said for key, said in self._written.impacts.items() if said.is_over
+        }
         self._reserved = NOTHING
         self._answers = GateAnswers(gates, reports, self._written.answers)
         self._hosts = HostTasks(host_worker, reports, epoch=epoch)
+        self._hosts.note({task: x for task, x in self._written.tasks.items() if x.is_over})
         self._maintenances = MaintenanceLog(store, reports)
         self._pause: ServerPause | None = None
         self._turn = threading.RLock()
@@ -212,7 +216,7 @@ class Scheduler:
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
         # What is due is decided again on what is committed, so that *seen* may be a moment old.
         events, after = seen.events, seen
-        if due.actions or due.occurrences or not self._may_begin(due.effects):
+        if due.actions or due.moves or due.occurrences or not self._may_begin(due.effects):
             turn = self._store.write(
                 lambda tx: decide_and_record(tx, self._context(), self._known, epoch=self.epoch)
             )
@@ -223,8 +227,9 @@ class Scheduler:
             self.performance.endings.update(turn.endings)
             self.performance.occurrences.update(turn.outcomes)
             self._reserved |= turn.reserved
-            self._written |= turn.reserved
-            self._impacts |= turn.reserved.impacts
+            self._written |= turn.reserved | turn.followed
+            self._impacts |= {**turn.reserved.impacts, **turn.followed.impacts}
+            self._hosts.note(turn.followed.tasks)
             _log_occurrences(turn)
             self._misbehave(turn)
         self._impacts = {

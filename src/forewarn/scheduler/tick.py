@@ -5,13 +5,21 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
-from forewarn.domain.actions import BeginImpact, BeginTask, Decisions, StartEvent, TakeStep
+from forewarn.domain.actions import (
+    BeginImpact,
+    BeginTask,
+    Decisions,
+    StartEvent,
+    TakeStep,
+)
 from forewarn.domain.aftermath import apply_actions, without_ended
 from forewarn.domain.decisions import decide
 from forewarn.domain.event import Happening
+from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
+from forewarn.domain.moves import follow_moves
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import (
     Announcement,
@@ -25,6 +33,7 @@ from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, PassOccurren
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.faults import record_fault_clear, record_fault_set
+from forewarn.operations.placements import record_moves, say_move
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import look
@@ -40,7 +49,7 @@ class Turn:
     """What was seen, what was due, and what is left to be seen now that it is recorded.
 
     *finished* are the Maintenances that are over now. What is *reserved* may be begun: nobody else
-    will, and nobody has.
+    will, and nobody has. What was said of those whose move was *followed* says so no more.
     """
 
     before: Snapshot
@@ -48,6 +57,7 @@ class Turn:
     after: Snapshot
     finished: tuple[Maintenance, ...]
     reserved: Knowledge
+    followed: Knowledge
 
     @property
     def endings(self) -> tuple[MaintenanceOutcome, ...]:
@@ -83,12 +93,14 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
     reserved = _beginnings(before, decisions)
     tx.reserve(reserved, epoch=epoch)
     met = meet_occurrences(tx, context, before, decisions.occurrences)
-    after = apply_actions(
-        met,
-        decisions.actions,
-        now=context.now,
-        event_ids=(context.new_id() for _ in count()),
-    )
+    now, event_ids = context.now, (context.new_id() for _ in count())
+    acted = apply_actions(met, decisions.actions, now=now, event_ids=event_ids)
+    after = follow_moves(acted, decisions.moves, now=now, event_ids=event_ids)
+    followed = _followed(after, decisions)
+    if followed:
+        tx.put_knowledge(followed, epoch=epoch)
+        causes = {move.vm: move.event_id for move in decisions.moves}
+        record_moves(tx, context, before.topology, after.topology, causes)
     record_events(tx, context, _deeds(before, after, decisions))
     finished = tuple(each for each in after.maintenances.values() if each.finished_at is not None)
     for maintenance in finished:
@@ -102,9 +114,13 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
             tx.put_operation(operation)
     _record_scenarios(tx, context, before, after, decisions)
     _record_faults(tx, context, _fault_steps(before, decisions))
-    left = without_ended(after)
     return Turn(
-        before=before, decisions=decisions, after=left, finished=finished, reserved=reserved
+        before=before,
+        decisions=decisions,
+        after=without_ended(after),
+        finished=finished,
+        reserved=reserved,
+        followed=followed,
     )
 
 
@@ -134,7 +150,23 @@ def _beginnings(before: Snapshot, decisions: Decisions) -> Knowledge:
     )
 
 
+def _followed(after: Snapshot, decisions: Decisions) -> Knowledge:
+    about = [move.about for move in decisions.moves]
+    return Knowledge(
+        impacts={each: after.impacts[each] for each in about if not isinstance(each, HostTask)},
+        tasks={each: after.tasks[each] for each in about if isinstance(each, HostTask)},
+    )
+
+
+def _move_deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:
+    for move in decisions.moves:
+        if said := say_move(before.topology, after.topology, move.vm):
+            # As it was before: what else becomes of it in this turn has a line of its own.
+            yield Deed(event=before.events[move.event_id], what=Happening.MOVED, detail=said)
+
+
 def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:
+    yield from _move_deeds(before, after, decisions)
     reasons = {
         action.event_id: action.reason.value
         for action in decisions.actions
@@ -149,6 +181,8 @@ def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[
                 yield Deed(event=event, what=Happening.APPROVED, detail=event.approvals[-1].name)
         else:
             detail = reasons.get(event.event_id, "")
+            if known is None and decisions.moves:  # nothing else is new with these
+                detail = f"came to {event.host}"
             yield Deed(event=event, what=Happening(event.event_status.lower()), detail=detail)
 
 
