@@ -116,6 +116,7 @@ class SimulatedRig:
 class CommandRig:
     def __init__(self, store: Store, folder: Path, _closing: ExitStack) -> None:
         self.fates: dict[VmName, str] = {}
+        self.places: dict[VmName, str] = {}
         self._store = store
         self._folder = folder
         self._command = Command(run=(str(script(folder, SCRIPT.format(folder=folder))),))
@@ -127,6 +128,8 @@ class CommandRig:
     def end(self, vm: VmName) -> None:
         fate = self.fates.get(vm)
         ending = f"echo {fate}; exit 3" if fate else "exit 0"
+        if vm in self.places:
+            ending = f"echo {fate}; echo host={self.places[vm]}; exit {3 if fate else 0}"
         (self._folder / "draft").write_text(ending, encoding="utf-8")
         (self._folder / "draft").rename(self._folder / f"{vm}.end")
 
@@ -141,6 +144,7 @@ class CommandRig:
 class WebhookRig:
     def __init__(self, store: Store, folder: Path, closing: ExitStack) -> None:
         self.fates: dict[VmName, str] = {}
+        self.places: dict[VmName, str] = {}
         self._store = store
         self.target = OrderTarget()
         self._folder = folder
@@ -156,6 +160,8 @@ class WebhookRig:
     def end(self, vm: VmName) -> None:
         fate = self.fates.get(vm)
         self.target.end(vm, "failed" if fate else "done", fate or "")
+        if vm in self.places:
+            self.target.statuses[vm]["host"] = self.places[vm]
 
     def deeds(self) -> Counter[tuple[str, str]]:
         return Counter(self.target.deeds)
@@ -296,6 +302,32 @@ def test_machines_of_one_event_have_ends_of_their_own(rig: Rig, store: Store) ->
     assert failed.status is ImpactStatus.FAILED
     assert "disk-on-fire" in failed.reason
     assert rig.make().inquire(EVENT.event_id, WEB_1) == failed, "as after a crash"
+
+
+@each("command", "webhook")
+@pytest.mark.parametrize("fate", ["", "disk-on-fire"])
+def test_machine_is_where_the_end_says_also_after_a_crash(
+    rig: Rig, store: Store, fate: str
+) -> None:
+    assert isinstance(rig, CommandRig | WebhookRig)
+    rig.places[WEB_0] = "kvm-2"
+    rig.fates[WEB_0] = fate
+    executor, epoch = rig.make(), lead(store)
+    for vm in EVENT.resources:
+        executor.begin(EVENT, vm, epoch=epoch)
+    rig_does(rig, 2)
+
+    rig.end(WEB_0)
+    rig.end(WEB_1)
+
+    said = wait_for(executor, is_over)
+    assert (said.moved_to, said.status) == (
+        "kvm-2",
+        ImpactStatus.FAILED if fate else ImpactStatus.DONE,
+    )
+    assert fate in said.reason
+    assert rig.make().inquire(*KEY) == said, "as after a crash"
+    assert wait_for(executor, is_over, (EVENT.event_id, WEB_1)).moved_to is None
 
 
 def rig_does(rig: Rig, number: int) -> None:

@@ -138,6 +138,33 @@ def test_script_that_claims_to_have_failed_and_ends_with_0_is_done(tmp_path: Pat
     assert impact.status is ImpactStatus.DONE
 
 
+@pytest.mark.parametrize(
+    ("text", "host", "reason"),
+    [
+        ("echo moved; echo host=kvm-2", "kvm-2", ""),
+        ("echo 'disk lost'; echo host=kvm-2; exit 3", "kvm-2", "exit code 3: disk lost"),
+        ("echo host=kvm-2; echo 'disk lost'; exit 3", None, "exit code 3: disk lost"),
+        ("echo host=kvm-2; echo 'host=kvm-3 is full'", None, ""),
+    ],
+)
+def test_last_line_may_say_on_which_host_the_machine_is(
+    tmp_path: Path, text: str, host: str | None, reason: str
+) -> None:
+    impact = run(tmp_path, text)
+
+    assert (impact.moved_to, impact.reason) == (host, reason)
+
+
+@pytest.mark.parametrize("host", ["", "../kvm", "kvm!2"])
+def test_script_that_names_a_host_that_cannot_be_has_failed(tmp_path: Path, host: str) -> None:
+    impact = run(tmp_path, f"echo 'host={host}'")
+
+    assert impact.status is ImpactStatus.FAILED
+    assert impact.reason == (
+        f"it says that the virtual machine is on {host!r}, which is not a valid host name"
+    )
+
+
 def test_last_line_is_the_progress(tmp_path: Path) -> None:
     path = script(
         tmp_path,

@@ -305,6 +305,21 @@ OTHER_TYPES: list[dict[str, str]] = [
 ]
 
 
+@pytest.mark.parametrize("host", ["", "kvm 2", 5, ["kvm-2"], "x" * 200])
+def test_host_that_cannot_be_is_not_believed(
+    target: OrderTarget, make: Maker, host: object
+) -> None:
+    executor = begin(make())
+    target.statuses[WEB_0] = {"status": "done", "host": host}
+
+    impact = wait_for(executor, is_unknown)
+
+    assert impact.reason == "the target says it is over, with an invalid host name"
+    target.statuses[WEB_0] = {"status": "done", "host": None}
+    done = wait_for(executor, is_over)
+    assert (done.status, done.moved_to) == (ImpactStatus.DONE, None)
+
+
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
 def test_nonsense_is_not_believed(target: OrderTarget, make: Maker, nonsense: Reply) -> None:
     executor = begin(make())

@@ -27,6 +27,7 @@ _GRACE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
 _TAIL_BYTES: Final = 4096
 _LONGEST_LINE: Final = 200
+_HOST: Final = re.compile(r"host=(\S*)")
 _ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[!-/]*[0-~])")
 
 
@@ -63,16 +64,26 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def last_line(path: Path) -> str:
-    """Return the last thing that was printed to the file at *path*, fit to be shown."""
+def last_words(path: Path) -> tuple[str, str | None]:
+    """Return what was printed last to the file at *path*, fit to be shown, and the host it names.
+
+    A host is named by a last line of its own; what was printed before it is shown then.
+    """
+    lines = _last_lines(path)
+    named = _HOST.fullmatch(lines[-1]) if lines else None
+    said = next((line for line in reversed(lines) if not _HOST.fullmatch(line)), "")
+    return said[:_LONGEST_LINE], named and named[1][:_LONGEST_LINE]
+
+
+def _last_lines(path: Path) -> list[str]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             tail = _ESCAPES.sub("", file.read().decode(errors="replace"))
     except FileNotFoundError:
-        return ""
+        return []
     lines = ("".join(filter(str.isprintable, line)).strip() for line in tail.splitlines())
-    return next((line for line in reversed([*lines]) if line), "")[:_LONGEST_LINE]
+    return [line for line in lines if line]
 
 
 def main(order_path: Path) -> None:
@@ -80,9 +91,9 @@ def main(order_path: Path) -> None:
     order = json.loads(order_path.read_bytes())
     output = order_path.with_suffix(OUTPUT)
     problem = _run(order, output)
-    said = last_line(output)
+    said, host = last_words(output)
     reason = f"{problem}: {said}" if problem and said else problem
-    ending = {"status": "failed" if problem else "done", "reason": reason}
+    ending = {"status": "failed" if problem else "done", "reason": reason, "host": host}
     while not _write_down(order_path.with_suffix(ENDING), ending):
         time.sleep(_PAUSE_SECONDS)
 

@@ -120,4 +120,5 @@ class ContractedExecutor:
         self.contractors.close()
 
     def _order(self, event: ScheduledEvent, vm: VmName, epoch: int) -> ImpactOrder:
-        return ImpactOrder(event=event, vm=vm, host=event.host or self.host_of(vm), epoch=epoch)
+        # An earlier event can have moved it away from the host that this one is about.
+        return ImpactOrder(event=event, vm=vm, host=self.host_of(vm) or event.host, epoch=epoch)

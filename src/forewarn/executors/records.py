@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_line, sync_directory
+from forewarn.domain.names import HostName, is_name
+from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_words, sync_directory
 from forewarn.ports.store import LeaseLostError
 from forewarn.private_files import draft_of
 
@@ -119,11 +120,18 @@ class Records:
                 return True
             return False
 
-    def end(self, key: OrderKey, status: ImpactStatus, reason: str = "") -> None:
-        """Remember how it ended, unless that is known."""
+    def end(
+        self,
+        key: OrderKey,
+        status: ImpactStatus,
+        reason: str = "",
+        *,
+        host: HostName | None = None,
+    ) -> None:
+        """Remember how it ended, and on which *host* if that was said, unless that is known."""
         path = self._path(key, ENDING)
         self._make_directory(path.parent)
-        descriptor = claim(path, {"status": status, "reason": reason})
+        descriptor = claim(path, {"status": status, "reason": reason, "host": host})
         if descriptor is not None:
             os.close(descriptor)
 
@@ -132,11 +140,19 @@ class Records:
         ending = _read(self._path(key, ENDING))
         if ending is None:
             return None
-        return Impact(status=ImpactStatus(ending["status"]), reason=ending["reason"])
+        host = ending.get("host")
+        if host is not None and not is_name(host):
+            reason = (
+                f"it says that the virtual machine is on {host!r}, which is not a valid host name"
+            )
+            return Impact(status=ImpactStatus.FAILED, reason=reason)
+        status = ImpactStatus(ending["status"])
+        return Impact(status=status, reason=ending["reason"], moved_to=host)
 
     def last_word(self, key: OrderKey) -> str:
-        """Return the last line that was printed."""
-        return last_line(self._path(key, OUTPUT))
+        """Return the last line that was printed, other than where the virtual machine is."""
+        said, _ = last_words(self._path(key, OUTPUT))
+        return said
 
     def order_path(self, key: OrderKey) -> Path:
         """Return the file that is there once it is begun."""

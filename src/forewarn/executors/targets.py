@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 import httpx2
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName, is_name
 from forewarn.executors.orders import LONGEST, Selection
 from forewarn.outbound.client import OutboundRequest, Reply
 
@@ -24,6 +25,9 @@ _STATUSES: Final = {
 _LONGEST_MESSAGE: Final = 200
 _NONSENSE: Final = Impact(
     status=ImpactStatus.UNKNOWN, reason="the target answers what makes no sense"
+)
+_NO_HOST: Final = Impact(
+    status=ImpactStatus.UNKNOWN, reason="the target says it is over, with an invalid host name"
 )
 _FORGOTTEN: Final = Impact(
     status=ImpactStatus.UNKNOWN, reason="the target took it, and now says it knows nothing of it"
@@ -150,7 +154,18 @@ def _read(body: str) -> Impact:
     if said == ImpactStatus.NOT_BEGUN:
         return _FORGOTTEN
     status = _STATUSES.get(said) if isinstance(said, str) else None
-    return _NONSENSE if status is None else Impact(status=status, reason=_message(content))
+    if status is None:
+        return _NONSENSE
+    return _with_host(Impact(status=status, reason=_message(content)), content.get("host"))
+
+
+def _with_host(impact: Impact, host: object) -> Impact:
+    # What the order says of the host comes back from targets that repeat it: nothing moves then.
+    if host is None or not impact.is_over:
+        return impact
+    if not isinstance(host, str) or not is_name(host):
+        return _NO_HOST
+    return replace(impact, moved_to=HostName(host))
 
 
 def _message(content: Mapping[str, object]) -> str:

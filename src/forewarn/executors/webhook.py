@@ -256,7 +256,7 @@ class WebhookContractor:
             if answer.is_success:
                 errand = self._note_taken(errand.order, errand, answer)
         if impact.status in _ENDINGS:
-            self.records.end(key, impact.status, impact.reason)
+            self.records.end(key, impact.status, impact.reason, host=impact.moved_to)
         return self._later(errand, impact, answer.retry_after)
 
     def _note_taken(self, order: Order, errand: _Errand, answer: TargetAnswer) -> _Errand:

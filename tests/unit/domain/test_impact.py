@@ -2,7 +2,9 @@ from datetime import datetime
 
 import pytest
 
+from forewarn.domain.errors import InvalidNameError
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName
 
 
 @pytest.mark.parametrize("status", ImpactStatus)
@@ -16,3 +18,8 @@ def test_impact_needs_somebody_if_nothing_is_heard_of_it_any_more(
 
     assert impact.is_lost is (status is ImpactStatus.UNKNOWN)
     assert impact.needs_somebody is (is_by_hand or (impact.is_lost and not is_asked_again))
+
+
+def test_machine_is_moved_to_a_host_that_can_be_called_so() -> None:
+    with pytest.raises(InvalidNameError):
+        Impact(status=ImpactStatus.DONE, moved_to=HostName("kvm 2"))
