@@ -365,6 +365,8 @@ def test_host_operation_is_read_as_it_was_put_with_its_maintenance(store: Store)
     assert store.read(lambda reading: reading.operations_under_way()) == (plain,)
     assert store.read(lambda reading: reading.operations_of(both)) == (plain, full)
     assert store.read(lambda reading: reading.operations_of([over.maintenance_id])) == (full,)
+    assert store.read(lambda reading: reading.host_operation(full.operation_id)) == full
+    assert store.read(lambda reading: reading.host_operation(OperationId("none"))) is None
 
 
 def test_what_people_know_is_kept_until_the_maintenance_is_finished(store: Store) -> None:

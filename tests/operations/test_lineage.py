@@ -43,6 +43,7 @@ def follow(store: Store, found: Lineage | None) -> tuple[Lineage, bool]:
 
 def test_lineage_is_read_as_it_was_written() -> None:
     assert read_lineage(KNOWN.encode()) == KNOWN
+    assert read_lineage('{"database": "d1", "generation": 3}') == KNOWN
     for text in (None, "", "{}", "[]", '{"database": "x", "generation": "y"}'):
         assert read_lineage(text) is None
 
@@ -50,6 +51,12 @@ def test_lineage_is_read_as_it_was_written() -> None:
 def test_first_start_trusts_its_records(store: Store) -> None:
     assert follow(store, None) == (Lineage(database="new", generation=1), True)
     assert follow(store, KNOWN) == (replace(KNOWN, generation=4), True)
+
+
+def test_first_start_does_not_trust_records_of_which_some_were_removed(store: Store) -> None:
+    found = replace(KNOWN, removed_in=2)
+
+    assert follow(store, found) == (replace(found, generation=4), False)
 
 
 def test_first_start_on_a_backup_does_not_trust_missing_records(
@@ -88,6 +95,8 @@ def test_first_start_trusts_its_records_if_all_is_younger_than_the_backup(
     [
         (KNOWN, 4, True),
         (replace(KNOWN, generation=7), 8, True),  # the database is a backup, its records are not
+        (replace(KNOWN, removed_in=3), 4, True),
+        (replace(KNOWN, generation=7, removed_in=4), 8, False),  # a backup from before the removal
         (replace(KNOWN, generation=2), 4, False),
         (replace(KNOWN, database="d2"), 4, False),
         (None, 4, False),
@@ -102,7 +111,9 @@ def test_records_are_trusted_if_they_are_of_the_database_and_no_older(
     assert is_current(), "as far as it is known"
     store.write(lambda tx: record_lineage(tx, "impacts", KNOWN, doubt_until=None))
 
-    assert follow(store, found) == (replace(KNOWN, generation=generation), is_complete)
+    removed_in = found.removed_in if found else 0
+    following = replace(KNOWN, generation=generation, removed_in=removed_in)
+    assert follow(store, found) == (following, is_complete)
     assert is_current() is is_complete
 
 

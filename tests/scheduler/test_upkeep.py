@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.domain.access import ConsoleSession
 from forewarn.domain.names import ScopeId, VmName
@@ -153,3 +154,32 @@ def test_upkeep_that_is_stopped_ends_after_a_batch(store: Store) -> None:
 
     left = store.read(lambda reading: reading.superseded_documents(NOW, limit=1000))
     assert len(left) == 201
+
+
+class Shelf:
+    """Records of which some can be removed, unless there is a *problem*."""
+
+    name = "impacts"
+
+    def __init__(self, problem: OSError | None = None) -> None:
+        self.problem = problem
+        self.asked: list[datetime] = []
+
+    def remove_ended(self, before: datetime, *, pause: Callable[[], bool]) -> int:
+        self.asked.append(before)
+        if self.problem:
+            raise self.problem
+        return 0 if pause() else 3
+
+
+def test_upkeep_has_records_removed_with_what_they_are_about(store: Store) -> None:
+    broken, shelf = Shelf(OSError(5, "Input/output error")), Shelf()
+
+    with capture_logs() as logs:
+        Upkeep(store, context, epoch=0, archives=lambda: (broken, shelf)).tidy_up()
+
+    assert shelf.asked == [NOW - timedelta(days=30)]
+    assert [(line["event"], line.get("number"), line.get("error")) for line in logs] == [
+        ("records_not_removed", None, "Input/output error"),
+        ("history_forgotten", 3, None),
+    ]

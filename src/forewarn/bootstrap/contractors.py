@@ -85,13 +85,16 @@ def contracted(settings: Settings, path: Path, outbound: Outbound) -> WorkforceM
             return _Agency(records=records, clock=clock, outbound=outbound)
 
         with ExitStack() as stack:
-            executor = _executor(roster.means, agency(IMPACT_ORDERS), store)
+            agencies = [agency(IMPACT_ORDERS)]
+            executor = _executor(roster.means, agencies[0], store)
             stack.enter_context(closing(executor))
             worker: HostWorker | None = None
             if roster.host_works:
-                worker = _host_worker(roster.host_works, agency(HOST_ORDERS), store)
+                agencies.append(agency(HOST_ORDERS))
+                worker = _host_worker(roster.host_works, agencies[-1], store)
                 stack.enter_context(closing(worker))
-            yield Workforce(executor=executor, host_worker=worker)
+            archives = tuple(each.records for each in agencies)
+            yield Workforce(executor=executor, host_worker=worker, archives=archives)
 
     return make
 

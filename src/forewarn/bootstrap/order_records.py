@@ -5,9 +5,11 @@ a replica with other files has reserved: it may have begun it, and its records a
 """
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +20,7 @@ from forewarn.bootstrap.start import StartError
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_operation import task_called
 from forewarn.domain.knowledge import Undertaking
-from forewarn.domain.names import VmName
+from forewarn.domain.names import OperationId, VmName
 from forewarn.executors.host_tasks import HOST_TASKS
 from forewarn.executors.impacts import IMPACTS
 from forewarn.executors.orders import OrderKind
@@ -36,6 +38,10 @@ from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventId
 
 log = structlog.get_logger()
+
+_BATCH: Final = 200
+_MOST: Final = 10_000
+"""After how many removals the rest has to wait for the next round."""
 
 _LOST: Final = (
     "the database was restored, or the records of the executor were lost, after it was announced, "
@@ -55,11 +61,13 @@ class Orders:
     """Orders of one kind: the folder of their records, and how to find one that is under way.
 
     *find* returns what was reserved before it began, and since when it can have been begun.
+    *ended_at* says when what they are about has ended, if it has.
     """
 
     kind: OrderKind
     folder: str
     find: Callable[[Reading, OrderKey], tuple[Undertaking, datetime] | None]
+    ended_at: Callable[[Reading, str], datetime | None]
 
 
 def _find_impact(reading: Reading, key: OrderKey) -> tuple[Undertaking, datetime] | None:
@@ -74,8 +82,22 @@ def _find_task(reading: Reading, key: OrderKey) -> tuple[Undertaking, datetime] 
     return (task_called(key[1], operation), operation.created_at) if operation else None
 
 
-IMPACT_ORDERS: Final = Orders(kind=IMPACTS, folder="impacts", find=_find_impact)
-HOST_ORDERS: Final = Orders(kind=HOST_TASKS, folder="host-work", find=_find_task)
+def _end_of_event(reading: Reading, subject: str) -> datetime | None:
+    event = reading.event(EventId(subject))
+    return None if event is None or event.is_in_flight else event.ended_at
+
+
+def _end_of_operation(reading: Reading, subject: str) -> datetime | None:
+    operation = reading.host_operation(OperationId(subject))
+    return operation.ended_at if operation is not None and operation.is_over else None
+
+
+IMPACT_ORDERS: Final = Orders(
+    kind=IMPACTS, folder="impacts", find=_find_impact, ended_at=_end_of_event
+)
+HOST_ORDERS: Final = Orders(
+    kind=HOST_TASKS, folder="host-work", find=_find_task, ended_at=_end_of_operation
+)
 
 
 class OrderRecords:
@@ -102,6 +124,53 @@ class OrderRecords:
     def for_webhooks(self) -> Records:
         """Return the records of what may be told again: targets know whom they were told by."""
         return self._records(self._lost)
+
+    @property
+    def name(self) -> str:
+        """What the folder is called."""
+        return self._orders.folder
+
+    def remove_ended(self, before: datetime, *, pause: Callable[[], bool]) -> int:
+        """Remove the records of what ended before then, and tell of how many that was.
+
+        What the database does not know stays, and so does what somebody still attends to. Between
+        batches it makes a *pause*, which tells whether that is all for now.
+        """
+        records, removed = Records(self._directory), 0
+        subjects = records.subjects()
+        while removed < _MOST and (batch := tuple(islice(subjects, _BATCH))):
+            ended = self._store.read(partial(self._find_ended, batch, before))
+            if ended and not removed and not self._prepare_removal(records):
+                break
+            removed += sum(map(records.remove, ended))
+            if pause():
+                break
+        return removed
+
+    def _find_ended(self, batch: Sequence[str], before: datetime, reading: Reading) -> list[str]:
+        ends = ((subject, self._orders.ended_at(reading, subject)) for subject in batch)
+        return [subject for subject, moment in ends if moment is not None and moment < before]
+
+    def _prepare_removal(self, records: Records) -> bool:
+        """Leave a trace by which the next start finds a database from before; tell if it is left.
+
+        That database may have in flight what is over by now, and is about to have no records.
+        """
+        with records.locked():
+            found = read_lineage(records.lineage())
+            is_continued_here = self._store.read(
+                lambda reading: is_continued(reading, self._name, found)
+            )
+            if found is None or not is_continued_here:
+                return False
+            # In this order a crash in between makes nothing doubtful.
+            following = replace(found, generation=found.generation + 1)
+            records.keep_lineage(following.encode())
+            self._store.write(
+                lambda tx: record_lineage(tx, self._name, following, doubt_until=None)
+            )
+            records.keep_lineage(replace(following, removed_in=following.generation).encode())
+            return True
 
     def _records(self, find_doubt: Callable[[Reading, Undertaking, datetime], str]) -> Records:
         def doubt(key: OrderKey) -> str:

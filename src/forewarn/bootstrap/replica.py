@@ -282,7 +282,12 @@ class _LeaderMaker:
             epoch=epoch,
             scheduler=scheduler,
             couriers=tuple(self._couriers(epoch)),
-            upkeep=Upkeep(self.store, self.own_context, epoch=epoch),
+            upkeep=Upkeep(
+                self.store,
+                self.own_context,
+                epoch=epoch,
+                archives=lambda: workforce.archives,
+            ),
         )
 
     def _couriers(self, epoch: int) -> Iterator[Courier]:

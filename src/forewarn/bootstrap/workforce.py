@@ -17,6 +17,7 @@ from forewarn.domain.topology import Topology
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor, SimulatedHostWorker
 from forewarn.outbound.client import Outbound
+from forewarn.ports.archive import Archive
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
@@ -40,13 +41,20 @@ class Employer(Protocol):
     @property
     def host_worker(self) -> HostWorker | None: ...
 
+    @property
+    def archives(self) -> Sequence[Archive]: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workforce:
-    """Who carries maintenance out: on virtual machines, and on hosts if any have work."""
+    """Who carries maintenance out: on virtual machines, and on hosts if any have work.
+
+    *archives* are the records they keep on disk.
+    """
 
     executor: Executor
     host_worker: HostWorker | None = None
+    archives: Sequence[Archive] = ()
 
 
 WorkforceMaker: TypeAlias = Callable[[Store, Clock], AbstractContextManager[Workforce]]
@@ -116,6 +124,12 @@ class ReloadableWorkforce:
         """The executors, unless their file is wrong."""
         with self._turn:
             return self._current
+
+    @property
+    def archives(self) -> Sequence[Archive]:
+        """The records of the executors, unless their file is wrong."""
+        current = self.current
+        return current.archives if current else ()
 
     def unknown(self) -> Impact:
         """Say that nothing can be known while the file is wrong, and its first mistake."""

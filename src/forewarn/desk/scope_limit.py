@@ -313,7 +313,7 @@ class LimitedReading:
 
     audit = token = tokens = session = ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = topology_at_hand = _refused
-    next_notifications = targets_waited_for = told = reserved_on = _refused
+    next_notifications = targets_waited_for = told = reserved_on = host_operation = _refused
 
 
 class LimitedTransaction(LimitedReading):

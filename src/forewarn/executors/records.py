@@ -3,8 +3,9 @@
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -148,6 +149,20 @@ class Records:
             return Impact(status=ImpactStatus.FAILED, reason=reason)
         status = ImpactStatus(ending["status"])
         return Impact(status=status, reason=ending["reason"], moved_to=host)
+
+    def subjects(self) -> Iterator[str]:
+        """Yield what there are records about: events, or operations."""
+        with suppress(FileNotFoundError), os.scandir(self._directory) as entries:
+            yield from (each.name for each in entries if each.is_dir(follow_symlinks=False))
+
+    def remove(self, subject: str) -> bool:
+        """Remove all records about *subject*, unless one of its scripts is still attended to."""
+        folder = self._directory / subject
+        names = (path.name.removesuffix(ORDER) for path in folder.glob(f"*{ORDER}"))
+        if any(self.is_attended((subject, name)) for name in names):
+            return False
+        shutil.rmtree(folder)
+        return True
 
     def last_word(self, key: OrderKey) -> str:
         """Return the last line that was printed, other than where the virtual machine is."""

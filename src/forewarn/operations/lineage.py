@@ -1,8 +1,9 @@
 """Whether what executors remember on disk belongs to the database, and is no older.
 
-Each start gives both the next generation. Records that are missing, belong to another database or
-lie behind cannot tell what was begun. From then on, whatever was in flight at that moment is in
-doubt: without a record of it, it may have been begun.
+Each start gives both the next generation, and so does each removal of records. Records that are
+missing, belong to another database or lie behind cannot tell what was begun, and neither can those
+that were removed of what the database has in flight. From then on, whatever was in flight at that
+moment is in doubt: without a record of it, it may have been begun.
 
 Each node has records and a lineage of its own. What others may have begun, reservations tell.
 """
@@ -17,10 +18,15 @@ from forewarn.ports.store import Reading, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """To which database records belong, and how often a server was started with them."""
+    """To which database records belong, and how often that was renewed: at every start, at least.
+
+    Records of what is over were last removed in the generation *removed_in*. A database from before
+    may have such things in flight again.
+    """
 
     database: str
     generation: int
+    removed_in: int = 0
 
     def encode(self) -> str:
         """Return it as JSON."""
@@ -31,7 +37,11 @@ def read_lineage(text: str | None) -> Lineage | None:
     """Return what `encode` wrote; None if there is nothing, or something else."""
     try:
         known = json.loads(text or "")
-        return Lineage(database=str(known["database"]), generation=int(known["generation"]))
+        return Lineage(
+            database=str(known["database"]),
+            generation=int(known["generation"]),
+            removed_in=int(known.get("removed_in", 0)),
+        )
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -42,12 +52,14 @@ def continue_lineage(
     """Return the next generation of *records*, and whether those that were *found* are complete."""
     known = read_lineage(reading.setting(_lineage(records)))
     if known is None:
-        is_complete = found is not None or not _is_restored(reading)
+        is_complete = not found.removed_in if found else not _is_restored(reading)
         known = found or Lineage(database=new_id, generation=0)
     else:
         is_complete = _continues(found, known)
     newest = max(known.generation, found.generation if found else 0)
-    return Lineage(database=known.database, generation=newest + 1), is_complete
+    removed_in = found.removed_in if found else 0
+    following = Lineage(database=known.database, generation=newest + 1, removed_in=removed_in)
+    return following, is_complete
 
 
 def record_lineage(
@@ -81,7 +93,7 @@ def is_from_backup(reading: Reading, made_at: datetime) -> bool:
 def _continues(found: Lineage | None, known: Lineage) -> bool:
     if found is None or found.database != known.database:
         return False
-    return found.generation >= known.generation
+    return found.generation >= known.generation >= found.removed_in
 
 
 def _is_restored(reading: Reading) -> bool:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScheduleName, ScopeId
+from forewarn.domain.names import MaintenanceId, OperationId, ScenarioRunId, ScheduleName, ScopeId
 from forewarn.domain.news import Told
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
@@ -32,6 +32,8 @@ class MaintenanceReading(Protocol):
     def operations_of(
         self, maintenance_ids: Iterable[MaintenanceId]
     ) -> tuple[HostOperation, ...]: ...
+
+    def host_operation(self, operation_id: OperationId) -> HostOperation | None: ...
 
     def told(self) -> tuple[Told, ...]:
         """Return what people know of Maintenances that are not finished."""

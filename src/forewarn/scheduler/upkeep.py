@@ -1,6 +1,7 @@
 """What has to be tidied up now and then, out of everybody's way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 
@@ -10,6 +11,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.repeats import answers_kept_since
 from forewarn.operations.seen import forget, kept_since
 from forewarn.operations.sessions import sessions_kept_since
+from forewarn.ports.archive import Archive
 from forewarn.ports.store import Reading, Store, Transaction
 from forewarn.rounds import Rounds
 
@@ -26,11 +28,19 @@ _PAUSE: Final = 0.05
 class Upkeep:
     """Forgets what is older than it is kept, in small batches with pauses between.
 
-    It writes under the lease *epoch* only.
+    It writes under the lease *epoch* only. *archives* are the records that executors keep on disk.
     """
 
-    def __init__(self, store: Store, context: Callable[[], Context], *, epoch: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        context: Callable[[], Context],
+        *,
+        epoch: int,
+        archives: Callable[[], Sequence[Archive]] = tuple,
+    ) -> None:
         self._store = store
+        self._archives = archives
         self._epoch = epoch
         self._context = context
         self.rounds: Final = Rounds("upkeep", self.tidy_up, every=_EVERY)
@@ -52,6 +62,17 @@ class Upkeep:
         self._write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
         self._write(lambda tx: tx.prune_sessions(before=sessions_kept_since(context)))
         self._write(lambda tx: tx.prune_showings(before=before))
+        for archive in self._archives():
+            self._remove_records(archive, before)
+
+    def _remove_records(self, archive: Archive, before: datetime) -> None:
+        try:
+            removed = archive.remove_ended(before, pause=lambda: self.rounds.pause(_PAUSE))
+        except OSError as error:
+            _log.warning("records_not_removed", what=archive.name, error=error.strerror)
+            return
+        if removed:
+            _log.info("history_forgotten", what=archive.name, number=removed)
 
     def _write(self, work: Callable[[Transaction], object]) -> None:
         def write(tx: Transaction) -> None:

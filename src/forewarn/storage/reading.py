@@ -193,6 +193,10 @@ class SqlReading:
             HostOperation, statements.OPERATIONS_OF_MAINTENANCES, maintenance_ids=wanted
         )
 
+    def host_operation(self, operation_id: OperationId) -> HostOperation | None:
+        """Return one host operation."""
+        return self._one(HostOperation, statements.OPERATION, operation_id=operation_id)
+
     def told(self) -> tuple[Told, ...]:
         """Return what people know of Maintenances that are not finished."""
         return self._all(Told, statements.TOLD)

@@ -181,6 +181,7 @@ MAINTENANCES: Final = _by_progress(maintenances)
 OPERATIONS_UNDER_WAY: Final = _in_order(host_operations).where(
     host_operations.c.maintenance_id.in_(_UNFINISHED)
 )
+OPERATION: Final = _by_key(host_operations, "operation_id")
 OPERATIONS_OF_MAINTENANCES: Final = _in_order(host_operations).where(
     host_operations.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
 )
