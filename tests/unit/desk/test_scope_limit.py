@@ -40,10 +40,11 @@ RULES = {
     "refused": """
         audit check_epoch host_operation ledger_after next_epoch next_notifications
         prepare_topology prune_answers prune_notifications prune_sessions prune_showings
-        put_knowledge put_memberships put_polled_at put_polls put_preview_wire put_scenario_run
-        put_schedule put_session put_setting put_showings put_simulated_impact put_token
-        put_told put_topology remove_documents remove_memberships remove_schedule remove_session
-        reserve reserved_on session superseded_documents superseded_memberships targets_waited_for token tokens told
+        put_knowledge put_memberships put_polled_at put_polls put_preview_wire
+        put_scenario_run put_schedule put_session put_setting put_showings
+        put_simulated_impact put_token put_told put_topology remove_documents
+        remove_memberships remove_schedule remove_session reserve reserved_on session
+        superseded_documents superseded_memberships targets_waited_for token tokens told
         topology_at_hand
         """,
 }
