@@ -133,7 +133,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "How many user operations may be in flight.", USER_INITIATED_LIMIT, "N", int
     ),
     "document_retention": Setting(
-        "How long served documents are kept for event seen.",
+        "How long served documents and executors' records are kept.",
         f"{DOCUMENT_RETENTION.days}d",
         "DURATION",
     ),

@@ -11,6 +11,7 @@ from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Rules
 from forewarn.operations.events import complete_event
+from forewarn.operations.explain import explain_event
 from forewarn.operations.hosts import close_host
 from forewarn.operations.pausing import pause_server
 from forewarn.ports.changes import StoreChange
@@ -55,6 +56,18 @@ def test_move_is_in_the_ledger_and_in_the_audit(moves: Moves) -> None:
     (entry, *_) = moves.store.read(lambda reading: reading.audit(limit=1))
     assert (entry.who, entry.action, entry.subject) == ("scheduler", "vm move", "web-0")
     assert entry.detail == f"{move}, said the executor of {event.event_id}"
+
+
+def test_explanation_of_an_event_says_who_moved_where(moves: Moves) -> None:
+    event = moves.begin("web-0")
+    moves.say(event, "web-0", ended("kvm-3"))
+
+    found = moves.store.read(
+        lambda reading: explain_event(reading, moves.context(), event.event_id)
+    )
+
+    sentence = "The executor says that web-0 moved from kvm-1 to kvm-3, at 2026-01-05 08:00:01 GMT."
+    assert sentence in [reason.sentence for reason in found.reasons]
 
 
 def test_move_alters_no_document_but_is_told_to_fronts(moves: Moves) -> None:

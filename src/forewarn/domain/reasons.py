@@ -46,6 +46,7 @@ class ReasonKind(StrEnum):
     ABOUT_TO_START = "about-to-start"
     IMPACT_DONE = "impact-done"
     IMPACT_FAILED = "impact-failed"
+    MOVED = "moved"
     ABOUT_TO_COMPLETE = "about-to-complete"
     AWAITED = "awaited"
     OVERLAP = "overlap"
@@ -124,6 +125,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.ABOUT_TO_START: "Nothing holds it: it is about to start.",
     ReasonKind.IMPACT_DONE: "The impact on {vms} is over.",
     ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about:: }.",
+    ReasonKind.MOVED: "The executor says that {about}, at {since}.",
     ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds it: it is about to complete.",
     ReasonKind.AWAITED: "{events} waits for it to end on {vms}.",
     ReasonKind.OVERLAP: (

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.explanation import explain
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId
-from forewarn.domain.reasons import Reason
+from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import NOT_DONE, MaintenanceStatus
 from forewarn.domain.standstill import Interruption, Standstill, find_standstill
@@ -33,7 +33,13 @@ def explain_event(reading: Reading, context: Context, event_id: EventId) -> Expl
     """Say why the event is where it is, or refuse one that never existed."""
     event = find_event(reading, event_id)
     snapshot = look(reading, context)
-    return Explanation(event=event, reasons=explain(event, snapshot, context.now))
+    moves = (
+        Reason(kind=ReasonKind.MOVED, since=entry.at, about=entry.detail)
+        for entry in reading.ledger(event.event_id)
+        if entry.what is Happening.MOVED
+    )
+    reasons = (*explain(event, snapshot, context.now), *moves)
+    return Explanation(event=event, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
