@@ -102,6 +102,32 @@ def test_script_goes_on_when_the_server_is_killed_and_is_not_started_again(
     assert set(runs(tmp_path).values()) == {1}
 
 
+def test_fleet_follows_a_machine_that_its_script_moved_while_the_server_was_down(
+    start_server: ServerMaker, tmp_path: Path
+) -> None:
+    wait = f"while [ ! -e {tmp_path}/solo-0.go ]; do sleep 0.02; done"
+    text = f"{wait}; echo migrated; echo host=kvm-9"
+    file = tmp_path / "executors.toml"
+    file.write_text(f'[[command]]\nrun = ["sh", "-c", "{text}"]\n', encoding="utf-8")
+    server = start_server("--executor-file", str(file))
+    (event,) = server.create("Redeploy", "solo-0", started=True)
+    record = f"impacts/{event['event_id']}/solo-0.ended"
+    wait_for_word(server, event["event_id"], "running")
+
+    server.kill()
+    go(tmp_path, "solo-0")
+    wait_until(lambda: any(tmp_path.rglob(record)), "the script does not end", ANSWER_SECONDS)
+    server.start()
+
+    assert ended(server, event["event_id"]) == ("succeeded", "")
+    assert server.operate("GET", "virtual-machines/solo-0").json()["host"] == "kvm-9"
+    assert "solo-0 moved" in explain(server, event["event_id"])
+    (line,) = [
+        each for each in server.event(event["event_id"])["ledger"] if each["what"] == "moved"
+    ]
+    assert line["detail"].endswith("to kvm-9")
+
+
 def test_server_that_is_killed_at_any_moment_never_runs_a_script_twice(
     start_server: ServerMaker, script: Path, tmp_path: Path, kills: int
 ) -> None:
