@@ -77,7 +77,6 @@ def settings(tmp_path: Path) -> Settings:
     return make_settings(
         {
             "database": f"sqlite:///{tmp_path / 'forewarn.db'}",
-            "executor": "command",
             "executor_file": executors,
             "speed": 100_000,
         }

@@ -153,8 +153,10 @@ class Lab:
         """Return the node with that state directory of the machine; *number* says which."""
         state_dir = self.folder / f"{machine}-{number}"
         state_dir.mkdir(exist_ok=True)
-        settings: dict[str, object] = {"executor": kind, "state_dir": state_dir}
-        if kind != "simulated":
+        settings: dict[str, object] = {"state_dir": state_dir}
+        if kind == "simulated":
+            settings["executor"] = kind
+        else:
             settings["executor_file"] = self.folder / f"{kind}.toml"
         return Node(self._url, f"{machine}:{number:032x}", settings, self._stack)
 
