@@ -23,6 +23,7 @@ from pve import ProxmoxError, Session, report
 
 _NODE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _BOOT_ID: Final = "cat /proc/sys/kernel/random/boot_id"
+_SSH_OPTIONS: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15")
 _SETTLED: Final = frozenset({"stopped", "disabled", "ignored", "error"})
 """States of HA resources that stay on a node in maintenance mode."""
 
@@ -37,16 +38,10 @@ class Node:
 
     def run(self, command: str, script: Path | None = None) -> str:
         """Run *command* on the node, with *script* on its standard input."""
-        options = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15")
+        options = (f"-o{each}" for each in _SSH_OPTIONS)
         with (script or Path(os.devnull)).open("rb") as given:
             done = subprocess.run(
-                [
-                    "ssh",
-                    *(f"-o{each}" for each in options),
-                    "--",
-                    f"{self.login}@{self.name}",
-                    command,
-                ],  # noqa: S607
+                ["ssh", *options, "--", f"{self.login}@{self.name}", command],  # noqa: S607
                 stdin=given,
                 capture_output=True,
                 text=True,
