@@ -85,8 +85,9 @@ def _read_answer(status: int, reason: str, content: bytes) -> Any:
     try:
         answer = json.loads(content) if content else None
     except ValueError:
-        # A balancer in front of OpenStack answers in HTML.
-        answer, status = None, 502 if status == 200 else status
+        if status < 300:
+            raise PassingError(f"OpenStack answers {status} without JSON") from None
+        answer = None  # a balancer in front of OpenStack answers in HTML
     if 200 <= status < 300:
         return answer
     # {"itemNotFound": {"code": 404, "message": "…"}}, from Keystone {"error": {…}}
