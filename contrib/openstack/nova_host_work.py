@@ -151,7 +151,7 @@ def give_back(host: ComputeHost, options: argparse.Namespace) -> str:
     session, name = host.session, os.environ.get("OPERATION_VM", "")
     server = nova.find_server(session, name, all_projects=options.all_projects)
     if server.host and server.host != host.name:
-        return f"{name} is on {server.host} and stays there"
+        return f"{name} stays on {server.host}\nhost={server.host}"
     if server.status == "PAUSED":
         nova.unpause(session, server)
     elif server.status == "SHUTOFF":

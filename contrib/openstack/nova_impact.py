@@ -12,11 +12,11 @@ import signal
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import nova
-from keystone import OpenStackError, RefusedError
+from keystone import OpenStackError, PassingError, RefusedError
 from nova import Server, Session, report
 
 _DONE: Final = b"."
@@ -231,6 +231,17 @@ def unpause_if_paused(session: Session, server: Server) -> bool:
     return True
 
 
+def tell_host(impact: Impact) -> str:
+    """Return the last line that tells forewarn where the server is now, if that is elsewhere."""
+    if not impact.host:
+        return ""
+    with suppress(OpenStackError):
+        found = nova.look_at(impact.session, impact.server.id)
+        if replace(impact, server=found).has_moved:
+            return f"\nhost={found.host}"
+    return ""
+
+
 def read_impact(options: argparse.Namespace, environment: Mapping[str, str]) -> Impact:
     """Return what the environment asks for."""
     session = nova.open_session(options)
@@ -272,7 +283,14 @@ def main() -> str:
         raise OpenStackError(
             f'set EVENT_VM, and EVENT_TYPE to one of {expected}, not "{event_type}"'
         )
-    return DEEDS[event_type](read_impact(options, os.environ))
+    impact = read_impact(options, os.environ)
+    try:
+        said = DEEDS[event_type](impact)
+    except PassingError:
+        raise  # where the server is cannot be asked either
+    except OpenStackError as error:
+        raise OpenStackError(f"{error}{tell_host(impact)}") from error
+    return f"{said}{tell_host(impact)}"
 
 
 if __name__ == "__main__":

@@ -221,6 +221,17 @@ def resume_if_paused(session: Session, guest: Guest) -> bool:
     return True
 
 
+def tell_host(impact: Impact) -> str:
+    """Return the last line that tells forewarn where the guest is now, if that is elsewhere."""
+    if not impact.host:
+        return ""
+    with suppress(ProxmoxError):
+        found = pve.find_guest(impact.session, impact.guest.name)
+        if replace(impact, guest=found).has_moved:
+            return f"\nhost={found.node}"
+    return ""
+
+
 def read_impact(options: argparse.Namespace, environment: Mapping[str, str]) -> Impact:
     """Return what the environment asks for."""
     session = pve.open_session(options)
@@ -255,7 +266,14 @@ def main() -> str:
     if event_type not in DEEDS or not vm:
         expected = ", ".join(DEEDS)
         raise ProxmoxError(f'set EVENT_VM, and EVENT_TYPE to one of {expected}, not "{event_type}"')
-    return DEEDS[event_type](read_impact(options, os.environ))
+    impact = read_impact(options, os.environ)
+    try:
+        said = DEEDS[event_type](impact)
+    except pve.PassingError:
+        raise  # where the guest is cannot be asked either
+    except ProxmoxError as error:
+        raise ProxmoxError(f"{error}{tell_host(impact)}") from error
+    return f"{said}{tell_host(impact)}"
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def give_back(node: Node, _: argparse.Namespace) -> str:
     session, name = node.session, os.environ.get("OPERATION_VM", "")
     guest = pve.find_guest(session, name)
     if guest.node != node.name:
-        return f"{name} runs on {guest.node} and stays there"
+        return f"{name} stays on {guest.node}\nhost={guest.node}"
     state = pve.look_at(session, guest)
     if state.is_paused:
         pve.resume(session, guest)

@@ -29,7 +29,14 @@ class Ended:
     @property
     def last_line(self) -> str:
         """The line that forewarn shows."""
-        return f"{self.printed}{self.said}".splitlines()[-1]
+        lines = f"{self.printed}{self.said}".splitlines()
+        return lines[-2] if lines[-1].startswith("host=") else lines[-1]
+
+    @property
+    def host(self) -> str:
+        """Where the machine is now, if the last line says so."""
+        last = f"{self.printed}{self.said}".splitlines()[-1]
+        return last.removeprefix("host=") if last.startswith("host=") else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,8 +108,9 @@ def test_server_is_given_back(host_work: Program, cloud: Cloud) -> None:
     moved = carry_out(host_work, "return", vm="web-1")
     again = carry_out(host_work, "return", vm="db-0")
 
-    assert moved.last_line == "web-1 is on compute-2 and stays there"
-    assert again.status == 0
+    assert moved.last_line == "web-1 stays on compute-2"
+    assert moved.host == "compute-2"
+    assert (again.status, again.host) == (0, "")
     assert [next(iter(each.fields)) for each in cloud.api.asked if "/action" in each.path] == [
         "unpause",
         "os-start",

@@ -101,6 +101,7 @@ def test_freeze_can_be_a_live_migration(cloud: Cloud, impact: Program) -> None:
     ended = carry_out(impact, "Freeze", "web-0", "--migrate")
 
     assert (ended.status, ended.last_line) == (0, "web-0 is ACTIVE on compute-2")
+    assert ended.host == "compute-2"
     (order,) = (each for each in cloud.api.asked if each.path.endswith("/action"))
     assert order.fields == {"os-migrateLive": {"host": None, "block_migration": "auto"}}
 
@@ -136,7 +137,7 @@ def test_server_that_has_left_its_host_is_not_moved_again(
 def test_reboot_is_soft(cloud: Cloud, impact: Program) -> None:
     ended = carry_out(impact, "Reboot", "web-0")
 
-    assert (ended.status, ended.last_line) == (0, "web-0 was rebooted")
+    assert (ended.status, ended.last_line, ended.host) == (0, "web-0 was rebooted", "")
     assert cloud.api.asked[2].fields == {"reboot": {"type": "SOFT"}}
 
 
@@ -175,6 +176,7 @@ def test_redeploy_is_a_cold_migration_that_is_confirmed(cloud: Cloud, impact: Pr
     ended = carry_out(impact, "Redeploy", "web-0")
 
     assert (ended.status, ended.last_line) == (0, "web-0 is ACTIVE on compute-2")
+    assert ended.host == "compute-2"
     assert actions(cloud) == ["migrate", "confirmResize"]
 
 

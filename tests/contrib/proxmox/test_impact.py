@@ -125,7 +125,7 @@ def test_freeze_can_be_a_live_migration_to_the_node_with_most_room(
 
     ended = carry_out(impact, "Freeze", "web-0", "--migrate")
 
-    assert (ended.status, ended.last_line) == (0, "web-0 runs on pve-3")
+    assert (ended.status, ended.last_line, ended.host) == (0, "web-0 runs on pve-3", "pve-3")
     assert cluster.guest("web-0").node == "pve-3"
     assert cluster.guest("web-0").pid == process, "it was not stopped"
 
@@ -168,7 +168,7 @@ def test_reboot_waits_until_the_machine_is_another_process(
 
     ended = carry_out(impact, "Reboot", "web-0")
 
-    assert (ended.status, ended.last_line) == (0, "web-0 was rebooted")
+    assert (ended.status, ended.last_line, ended.host) == (0, "web-0 was rebooted", "")
     assert cluster.guest("web-0").status == "running"
     assert cluster.guest("web-0").pid != process
 
@@ -204,7 +204,7 @@ def test_stopped_machine_stays_stopped(cluster: Cluster, impact: Program, event_
 def test_redeploy_stops_moves_and_starts(cluster: Cluster, impact: Program) -> None:
     ended = carry_out(impact, "Redeploy", "db-0")
 
-    assert (ended.status, ended.last_line) == (0, "db-0 runs on pve-3")
+    assert (ended.status, ended.last_line, ended.host) == (0, "db-0 runs on pve-3", "pve-3")
     assert verbs(cluster) == ["shutdown", "migrate", "start"]
     assert (cluster.guest("db-0").node, cluster.guest("db-0").status) == ("pve-3", "running")
 
@@ -216,6 +216,15 @@ def test_redeploy_without_room_touches_nothing(cluster: Cluster, impact: Program
 
     assert (ended.status, ended.last_line) == (1, 'no other node can take "db-0" (9.0 GiB)')
     assert verbs(cluster) == []
+
+
+def test_failure_after_the_move_tells_the_host_as_well(cluster: Cluster, impact: Program) -> None:
+    cluster.api.fail("POST .*/start", refuse(500, "start failed: no such bridge"))
+
+    ended = carry_out(impact, "Redeploy", "db-0")
+
+    assert (ended.status, ended.host) == (1, "pve-3")
+    assert ended.last_line == "Proxmox VE answers 500: start failed: no such bridge"
 
 
 def test_second_redeploy_only_starts_what_the_first_has_moved(

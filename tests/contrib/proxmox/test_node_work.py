@@ -116,8 +116,9 @@ def test_machine_is_given_back(node_work: Program, cluster: Cluster) -> None:
     moved = carry_out(node_work, "return", vm="web-1")
     again = carry_out(node_work, "return", vm="db-0")
 
-    assert moved.last_line == "web-1 runs on pve-2 and stays there"
-    assert again.status == 0
+    assert moved.last_line == "web-1 stays on pve-2"
+    assert moved.host == "pve-2"
+    assert (again.status, again.host) == (0, "")
     assert [path.rpartition("/")[2] for path in cluster.api.changes()] == ["resume", "start"]
 
 
