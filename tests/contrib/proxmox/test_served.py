@@ -1,0 +1,79 @@
+"""A real server carries out each type of event on Proxmox VE, over TLS, and works on a node."""
+
+from pathlib import Path
+
+from tests.contrib.conftest import CONTRIB, FAST, Program
+from tests.contrib.proxmox.api import PveGuest
+from tests.contrib.proxmox.conftest import config, make_cluster
+from tests.contrib.served import EVENT_TYPES, carry_out_each_type, maintain_host, serve
+from tests.contrib.ssh import calls
+from tests.e2e.conftest import ServerMaker
+from tests.e2e.test_tls import Pair
+
+
+def test_each_type_of_event_and_a_node_are_carried_out_as_the_readme_says(
+    make_server: ServerMaker, tmp_path: Path, pair: Pair, token_file: Path
+) -> None:
+    cluster = make_cluster()
+    cluster.guests[104] = PveGuest(vmid=104, name="app-0", config=config(104))
+    (tmp_path / "patch-node.sh").write_text("apt-get -qy dist-upgrade\n", encoding="ascii")
+    vms = dict(zip(EVENT_TYPES, ("web-0", "web-1", "db-0", "idle", "app-0"), strict=True))
+    before = cluster.guest("web-1").pid
+
+    with cluster.api.listening(pair):
+        where = ("--url", cluster.api.url, "--token-file", str(token_file))
+        inventory = Program(
+            path=CONTRIB / "proxmox" / "pve_inventory.py",
+            arguments=(*where, "--ca-file", str(pair.certificate), *FAST),
+        )
+        changes = {
+            '"--url"': '"--pause", "0.05", "--url"',
+            "https://pve-1.example.org:8006": cluster.api.url,
+            "/etc/forewarn/pve.token": str(token_file),
+            "/etc/forewarn/pve-root-ca.pem": str(pair.certificate),
+            "/etc/forewarn/patch-node.sh": str(tmp_path / "patch-node.sh"),
+        }
+        server = serve(make_server, tmp_path, "proxmox", inventory, changes)
+        endings = carry_out_each_type(server, vms)
+        outcome = maintain_host(server, "pve-2")
+
+    assert endings == dict.fromkeys(EVENT_TYPES, ("succeeded", ""))
+    assert cluster.guest("web-0").node != "pve-1"
+    assert cluster.guest("web-1").pid != before
+    assert (cluster.guest("db-0").node, cluster.guest("db-0").status) == ("pve-3", "running")
+    assert {cluster.guest(name).status for name in ("idle", "app-0")} == {"stopped"}
+    assert outcome == "succeeded"
+    assert cluster.guest("web-1").node != "pve-2"
+    assert [line.partition(" ")[2] for line in calls(tmp_path)] == [
+        "ha-manager crm-command node-maintenance enable pve-2",
+        "sh -s <<< apt-get -qy dist-upgrade",
+        "systemctl reboot",
+        "ha-manager crm-command node-maintenance disable pve-2",
+    ]
+
+
+def test_failure_of_the_product_is_the_reason_of_the_event(
+    make_server: ServerMaker, tmp_path: Path, pair: Pair, token_file: Path
+) -> None:
+    cluster = make_cluster()
+    with cluster.api.listening(pair):
+        where = ("--url", cluster.api.url, "--token-file", str(token_file))
+        inventory = Program(
+            path=CONTRIB / "proxmox" / "pve_inventory.py",
+            arguments=(*where, "--ca-file", str(pair.certificate), *FAST),
+        )
+        changes = {
+            "https://pve-1.example.org:8006": cluster.api.url,
+            "/etc/forewarn/pve.token": str(token_file),
+            # The system's own authorities do not know the certificate.
+            "/etc/forewarn/pve-root-ca.pem": "/etc/ssl/certs/ca-certificates.crt",
+            "/etc/forewarn/patch-node.sh": str(token_file),
+        }
+        server = serve(make_server, tmp_path, "proxmox", inventory, changes)
+        (event,) = server.create("Terminate", "web-0", started=True)
+        server.wait_for(event["event_id"], "Completed", 60)
+        ended = server.event(event["event_id"])
+
+    assert ended["outcome"] == "failed"
+    assert "exit code 1: cannot verify the certificate of" in ended["reason"]
+    assert cluster.guest("web-0").status == "running"

@@ -1,0 +1,65 @@
+"""A real server with the executor file of a folder of contrib, and a fleet from its inventory."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.contrib.conftest import CONTRIB, Program
+from tests.contrib.ssh import put_ssh
+from tests.e2e.conftest import Server, ServerMaker, wait_until
+
+EVENT_TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+SECONDS = 60.0
+
+
+def serve(
+    make_server: ServerMaker,
+    folder: Path,
+    product: str,
+    inventory: Program,
+    changes: Mapping[str, str],
+) -> Server:
+    """Start a server as the README of *product* says, with *changes* to its executor file."""
+    put_ssh(folder)
+    text = (CONTRIB / product / "executors.toml").read_text(encoding="utf-8")
+    usual = {f"/usr/local/lib/forewarn-{product}": str(CONTRIB / product)}
+    for old, new in {**usual, **changes}.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    (folder / "executors.toml").write_text(text, encoding="utf-8")
+    server = make_server("--executor-file", str(folder / "executors.toml"), "--speed", "10000")
+    printed = inventory.run()
+    assert printed.status == 0, printed.said
+    (folder / "fleet.toml").write_text(printed.printed, encoding="utf-8")
+    server.environment = {**server.environment, "PATH": f"{folder}:{os.defpath}"}
+    server.start()
+    return server
+
+
+def carry_out_each_type(server: Server, vms: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Begin an event of each type, and return how each ended."""
+    events = {
+        event_type: server.create(event_type, vms[event_type], started=True)[0]["event_id"]
+        for event_type in EVENT_TYPES
+    }
+    endings = {}
+    for event_type, event_id in events.items():
+        server.wait_for(event_id, "Completed", SECONDS)
+        event = server.event(event_id)
+        endings[event_type] = (event["outcome"], event["reason"])
+    return endings
+
+
+def maintain_host(server: Server, host: str) -> str:
+    """Have *host* emptied and worked on, and return the outcome."""
+    order = {"event_type": "Freeze", "hosts": [host]}
+    begun = server.operate("POST", "maintenances", order)
+    assert begun.status == 201, begun
+    path = f"maintenances/{begun.json()['maintenance_id']}"
+    wait_until(
+        lambda: server.operate("GET", path).json()["outcome"] is not None,
+        f"it has not ended: {server.operate('GET', path).json()}",
+        SECONDS,
+        pause=0.2,
+    )
+    return str(server.operate("GET", path).json()["outcome"])
