@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the programs that tests/browser, tests/cli, tests/conformance, tests/e2e, tests/examples, tests/gates, tests/hooks and
+# Install the programs that tests/browser, tests/cli, tests/conformance, tests/contrib, tests/e2e, tests/examples, tests/gates, tests/hooks and
 # tests/sdk run. Packages need root and Debian; the rest goes into .venv. What is there already is left alone.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,6 +1,7 @@
 """A real server with the executor file of a folder of contrib, and a fleet from its inventory."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,6 +35,17 @@ def serve(
     server.environment = {**server.environment, "PATH": f"{folder}:{os.defpath}"}
     server.start()
     return server
+
+
+def follow_the_page(server: Server, vm: str) -> None:
+    """Run the commands of the page in docs/, on *vm*."""
+    page = CONTRIB.parent / "docs" / "how-to" / "use-proxmox-or-openstack.md"
+    lines = re.findall(r"^\$ forewarn (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert lines[0].startswith("serve --executor-file ")
+    for line in lines[1:]:
+        words = line.replace("scratch-0", vm).split()
+        done = server.try_command(*words, *(["--yes", "--wait"] if "create" in words else []))
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
 
 
 def carry_out_each_type(server: Server, vms: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -5,7 +5,13 @@ from pathlib import Path
 from tests.contrib.conftest import CONTRIB, FAST, Program
 from tests.contrib.proxmox.api import PveGuest
 from tests.contrib.proxmox.conftest import config, make_cluster
-from tests.contrib.served import EVENT_TYPES, carry_out_each_type, maintain_host, serve
+from tests.contrib.served import (
+    EVENT_TYPES,
+    carry_out_each_type,
+    follow_the_page,
+    maintain_host,
+    serve,
+)
 from tests.contrib.ssh import calls
 from tests.e2e.conftest import ServerMaker
 from tests.e2e.test_tls import Pair
@@ -34,6 +40,7 @@ def test_each_type_of_event_and_a_node_are_carried_out_as_the_readme_says(
             "/etc/forewarn/patch-node.sh": str(tmp_path / "patch-node.sh"),
         }
         server = serve(make_server, tmp_path, "proxmox", inventory, changes)
+        follow_the_page(server, "web-1")
         endings = carry_out_each_type(server, vms)
         outcome = maintain_host(server, "pve-2")
 
