@@ -26,6 +26,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _BOOT_ID: Final = "cat /proc/sys/kernel/random/boot_id"
 _SSH_OPTIONS: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15")
 _REASON: Final = "forewarn"
+_OFF: Final = frozenset({"SHUTOFF", "SHELVED_OFFLOADED", "ERROR"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,8 @@ def work(host: ComputeHost, options: argparse.Namespace) -> str:
     if before.is_enabled:
         maintenance = os.environ.get("MAINTENANCE_ID", "")
         host.change(status="disabled", disabled_reason=f"{_REASON} {maintenance}".strip())
+    if options.reboot:
+        refuse_to_surprise(host)
     if options.script:
         report(f"{options.script.name} on {host.name}")
         host.run("sh -s", options.script)
@@ -112,6 +115,19 @@ def work(host: ComputeHost, options: argparse.Namespace) -> str:
         return f'{host.name} is done and stays disabled: "{before.reason}"'
     host.change(status="enabled")
     return f"{host.name} is done"
+
+
+def refuse_to_surprise(host: ComputeHost) -> None:
+    """Refuse to reboot a host under servers that were told of something milder."""
+    found = nova.list_servers(host.session, all_tenants="1", host=host.name)
+    servers = [nova.read_server(each) for each in found]
+    running = [each.name for each in servers if each.status not in _OFF and each.host == host.name]
+    told = os.environ.get("EVENT_TYPE", "")
+    if running and told != "Reboot":
+        names = f"{running[0]} and {len(running) - 1} more" if running[1:] else running[0]
+        raise OpenStackError(
+            f'{names} would go down with "{host.name}", but the event is "{told}": move them first'
+        )
 
 
 def reboot(host: ComputeHost) -> None:

@@ -77,6 +77,8 @@ def work(node: Node, options: argparse.Namespace) -> str:
     session = node.session
     node.set_maintenance("enable")
     session.wait(node.list_services, lambda left: not left, f'HA to empty "{node.name}"')
+    if options.reboot:
+        refuse_to_surprise(node)
     if options.script:
         report(f"{options.script.name} on {node.name}")
         node.run("sh -s", options.script)
@@ -87,6 +89,18 @@ def work(node: Node, options: argparse.Namespace) -> str:
         node.is_in_maintenance, lambda is_so: not is_so, f'"{node.name}" to leave maintenance mode'
     )
     return f"{node.name} is done"
+
+
+def refuse_to_surprise(node: Node) -> None:
+    """Refuse to reboot a node under machines that were told of something milder."""
+    guests = [guest for guest in pve.list_guests(node.session) if guest.node == node.name]
+    running = [each.name for each in guests if pve.look_at(node.session, each).is_running]
+    told = os.environ.get("EVENT_TYPE", "")
+    if running and told != "Reboot":
+        names = f"{running[0]} and {len(running) - 1} more" if running[1:] else running[0]
+        raise ProxmoxError(
+            f'{names} would go down with "{node.name}", but the event is "{told}": move them first'
+        )
 
 
 def reboot(node: Node) -> None:

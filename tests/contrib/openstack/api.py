@@ -130,6 +130,7 @@ class Cloud:
             server
             for server in self.servers
             if (asked.query.get("all_tenants") or server.project == PROJECT)
+            and asked.query.get("host") in {None, server.host}
             and (not pattern or server.name.casefold() == pattern.casefold())
         ]
         after = asked.query.get("marker")
@@ -188,7 +189,7 @@ class Cloud:
             server.status = after if self.has_room else before
             if self.has_room:
                 free = [host for host in self.services if host != server.host]
-                server.host = target or free[0]
+                server.host = target or free[-1]
 
         self._begin(server, task, arrive)
         server.status = {"migrate": "RESIZE", "evacuate": "REBUILD"}.get(action, "MIGRATING")

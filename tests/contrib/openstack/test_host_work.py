@@ -19,9 +19,11 @@ def host_work(program: ProgramMaker, tmp_path: Path) -> Program:
     return replace(made, environment={"PATH": f"{tmp_path}:{os.defpath}"})
 
 
-def carry_out(host_work: Program, task: str, *flags: str, vm: str = "") -> Ended:
+def carry_out(
+    host_work: Program, task: str, *flags: str, vm: str = "", told: str = "Reboot"
+) -> Ended:
     operation = {"OPERATION_TASK": task, "OPERATION_HOST": "compute-1", "OPERATION_VM": vm}
-    return host_work.run(*flags, MAINTENANCE_ID="M-1", **operation)
+    return host_work.run(*flags, MAINTENANCE_ID="M-1", EVENT_TYPE=told, **operation)
 
 
 def statuses(cloud: Cloud) -> list[tuple[str, str | None]]:
@@ -45,6 +47,23 @@ def test_host_is_closed_worked_on_rebooted_and_opened(
         "root@compute-1 systemctl reboot",
     ]
     assert carry_out(host_work, "verify").last_line == "compute-1 is up"
+
+
+def test_host_is_not_rebooted_under_servers_that_were_told_of_a_freeze(
+    host_work: Program, cloud: Cloud, tmp_path: Path
+) -> None:
+    script = ("--script", str(tmp_path / "patch.sh"))
+
+    several = carry_out(host_work, "work", *script, "--reboot", told="Freeze")
+    cloud.server("db-0").status = cloud.server("idle").status = "SHUTOFF"
+    one = carry_out(host_work, "work", *script, "--reboot", told="Freeze")
+    before = calls(tmp_path)
+    without = carry_out(host_work, "work", *script, told="Freeze")
+
+    why = 'would go down with "compute-1", but the event is "Freeze": move them first'
+    assert (several.status, several.last_line) == (1, f"web-0 and 2 more {why}")
+    assert (one.status, one.last_line, before) == (1, f"web-0 {why}", [])
+    assert without.status == 0
 
 
 def test_script_that_fails_leaves_the_host_closed_for_the_next_attempt(

@@ -72,7 +72,6 @@ def test_guard_unpauses_when_the_order_to_pause_is_carried_out_after_the_end(
     with start_freeze(impact) as script:
         wait_until(lambda: actions(cloud) == ["pause"], "nothing was ordered", SECONDS)
         script.kill()
-    assert cloud.server("web-0").status == "ACTIVE"
 
     wait_until(lambda: actions(cloud) == ["pause", "unpause"], "it stays paused", SECONDS)
     wait_for(cloud, "ACTIVE")
@@ -100,16 +99,16 @@ def test_second_freeze_of_a_paused_server_only_unpauses_it(cloud: Cloud, impact:
 def test_freeze_can_be_a_live_migration(cloud: Cloud, impact: Program) -> None:
     ended = carry_out(impact, "Freeze", "web-0", "--migrate")
 
-    assert (ended.status, ended.last_line) == (0, "web-0 is ACTIVE on compute-2")
-    assert ended.host == "compute-2"
+    assert (ended.status, ended.last_line) == (0, "web-0 is ACTIVE on compute-3")
+    assert ended.host == "compute-3"
     (order,) = (each for each in cloud.api.asked if each.path.endswith("/action"))
     assert order.fields == {"os-migrateLive": {"host": None, "block_migration": "auto"}}
 
 
 def test_migration_goes_to_the_named_host(impact: Program) -> None:
-    ended = carry_out(impact, "Freeze", "web-0", "--migrate", "--target", "compute-3")
+    ended = carry_out(impact, "Freeze", "web-0", "--migrate", "--target", "compute-2")
 
-    assert ended.last_line == "web-0 is ACTIVE on compute-3"
+    assert ended.last_line == "web-0 is ACTIVE on compute-2"
 
 
 @pytest.mark.parametrize(("event_type", "flags"), [("Freeze", ["--migrate"]), ("Redeploy", [])])
@@ -175,8 +174,8 @@ def test_server_that_is_off_stays_off(cloud: Cloud, impact: Program, event_type:
 def test_redeploy_is_a_cold_migration_that_is_confirmed(cloud: Cloud, impact: Program) -> None:
     ended = carry_out(impact, "Redeploy", "web-0")
 
-    assert (ended.status, ended.last_line) == (0, "web-0 is ACTIVE on compute-2")
-    assert ended.host == "compute-2"
+    assert (ended.status, ended.last_line) == (0, "web-0 is ACTIVE on compute-3")
+    assert ended.host == "compute-3"
     assert actions(cloud) == ["migrate", "confirmResize"]
 
 
@@ -199,7 +198,7 @@ def test_server_is_rebuilt_elsewhere_only_if_its_host_is_down_and_the_operator_s
 
     ended = carry_out(impact, "Redeploy", "web-0", "--evacuate")
 
-    assert ended.last_line == "web-0 is ACTIVE on compute-2"
+    assert ended.last_line == "web-0 is ACTIVE on compute-3"
     assert actions(cloud)[0] == action
 
 
@@ -319,6 +318,26 @@ def test_unknown_and_ambiguous_names_change_nothing(cloud: Cloud, impact: Progra
         f'several servers are named "web-0": {identify(0)}, {identify(9)}; rename all but one',
     )
     assert by_id.last_line == "WEB-0 is stopped"
+
+
+def test_unknown_id_is_a_refusal_of_nova(impact: Program) -> None:
+    ended = carry_out(impact, "Terminate", identify(77))
+
+    assert ended.status == 1
+    assert ended.last_line == (
+        f"OpenStack answers 404: Instance {identify(77)} could not be found."
+    )
+
+
+@pytest.mark.parametrize("line", ["POST .*/auth/tokens", "GET .*/detail"])
+def test_api_that_hangs_is_given_up(cloud: Cloud, impact: Program, line: str) -> None:
+    cloud.api.fail(line, None)
+
+    ended = carry_out(impact, "Terminate", "web-0", "--request-timeout", "0.2")
+
+    assert ended.status == 1
+    assert ended.last_line.startswith('no answer from "http://127.0.0.1:')
+    assert actions(cloud) == []
 
 
 def test_server_of_another_project_is_found_only_on_request(cloud: Cloud, impact: Program) -> None:

@@ -38,7 +38,7 @@ def test_each_type_of_event_and_a_host_are_carried_out_as_the_readme_says(
         outcome = maintain_host(server, "compute-2")
 
     assert endings == dict.fromkeys(EVENT_TYPES, ("succeeded", ""))
-    assert redeployed == ("compute-2", "ACTIVE")
+    assert redeployed == ("compute-3", "ACTIVE")
     assert {cloud.server(name).status for name in ("idle", "app-0")} == {"SHUTOFF"}
     assert outcome == "succeeded"
     assert cloud.server("web-1").host != "compute-2"

@@ -44,8 +44,11 @@ def followed(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
     thread.join(10)
 
 
-def carry_out(node_work: Program, task: str, *flags: str, vm: str = "") -> Ended:
-    return node_work.run(*flags, OPERATION_TASK=task, OPERATION_HOST="pve-1", OPERATION_VM=vm)
+def carry_out(
+    node_work: Program, task: str, *flags: str, vm: str = "", told: str = "Reboot"
+) -> Ended:
+    operation = {"OPERATION_TASK": task, "OPERATION_HOST": "pve-1", "OPERATION_VM": vm}
+    return node_work.run(*flags, EVENT_TYPE=told, **operation)
 
 
 @pytest.mark.usefixtures("followed")
@@ -74,6 +77,23 @@ def test_script_waits_until_ha_has_emptied_the_node(
 
     assert ended.last_line == 'waited 0.3 s in vain for HA to empty "pve-1"'
     assert calls(tmp_path) == [ENABLE], "the node stays closed, and is not touched"
+
+
+def test_node_is_not_rebooted_under_machines_that_were_told_of_a_freeze(
+    node_work: Program, cluster: Cluster, tmp_path: Path
+) -> None:
+    script = ("--script", str(tmp_path / "patch.sh"))
+
+    several = carry_out(node_work, "work", *script, "--reboot", told="Freeze")
+    cluster.guest("db-0").stop()
+    one = carry_out(node_work, "work", *script, "--reboot", told="Freeze")
+    without = carry_out(node_work, "work", *script, told="Freeze")
+
+    why = 'would go down with "pve-1", but the event is "Freeze": move them first'
+    assert (several.status, several.last_line) == (1, f"web-0 and 1 more {why}")
+    assert (one.status, one.last_line) == (1, f"web-0 {why}")
+    assert without.status == 0
+    assert calls(tmp_path)[:2] == [ENABLE, ENABLE], "nothing else was done"
 
 
 def test_script_that_fails_leaves_the_node_closed(node_work: Program, tmp_path: Path) -> None:
