@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "fleet": _noun("Apply, export or show the fleet."),
     "vm": _noun("Add, change, move, remove and restart virtual machines."),
     "scope": _noun("See and change how events are approved and announced.", is_rare=True),
-    "host": _noun("See, label, close and remove hosts."),
+    "host": _noun("See, label, close, remove and set up hosts."),
     "event": _noun("Announce, follow and change events."),
     "maintenance": _noun("Plan, start and steer maintenance of many virtual machines."),
     "schedule": _noun("Start Maintenances automatically on recurring dates.", is_rare=True),

@@ -5,7 +5,8 @@ from typing import Annotated, Final
 from forewarn.cli.arguments import HostArgument
 from forewarn.cli.catalogue import noun
 from forewarn.cli.event_tables import EVENT_COLUMNS
-from forewarn.cli.options import DRY_RUN, YES, Given, option, taking
+from forewarn.cli.host_setup import OPTIONS, setup
+from forewarn.cli.options import DRY_RUN, YES, Given, accepting, option, taking
 from forewarn.cli.output import (
     Columns,
     Row,
@@ -123,6 +124,9 @@ def remove(session: Session, host: HostArgument) -> None:
     session.confirm(f"Remove the host {host}?")
     removed = session.delete("hosts", host)
     session.show_removed(removed, removed["name"])
+
+
+app.command("setup")(accepting(*OPTIONS)(setup))
 
 
 def _show_change(session: Session, host: Row) -> None:

@@ -1,0 +1,137 @@
+"""Which virtual machine is behind which port: the list that every rule on a host is made from."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import combinations
+from typing import Final
+
+from forewarn.protocol.errors import ForewarnError
+
+METADATA_ADDRESS: Final = IPv4Address("169.254.169.254")
+_INTERFACE: Final = re.compile(r"(?![.-]\.?$)[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}")
+_MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_GROUP_BIT: Final = 0x01
+
+
+class HostSetupError(ForewarnError):
+    """A setup of this host that cannot be made, and what to do about it."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(problem)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A port of this host, and the MAC and IP addresses that the guest behind it may use.
+
+    *bridge* is the bridge that the port is on, where that is known; *vm* is only for people.
+    """
+
+    port: str
+    mac: str
+    addresses: tuple[IPv4Address | IPv6Address, ...]
+    bridge: str = ""
+    vm: str = ""
+
+    @property
+    def addresses_v4(self) -> tuple[IPv4Address, ...]:
+        """Those that 169.254.169.254 can be reached from."""
+        return tuple(each for each in self.addresses if isinstance(each, IPv4Address))
+
+    @property
+    def addresses_v6(self) -> tuple[IPv6Address, ...]:
+        """Those that only other networks are reached from."""
+        return tuple(each for each in self.addresses if isinstance(each, IPv6Address))
+
+
+def parse_binding(text: str) -> Binding:
+    """Return the binding that *text*, PORT=MAC,ADDRESS…, describes."""
+    port, equals, rest = text.partition("=")
+    mac, *addresses = (part.strip() for part in rest.split(","))
+    if not equals or not addresses:
+        raise HostSetupError(
+            f"{text!r} is not a valid binding.", "write PORT=MAC,ADDRESS, and further addresses"
+        )
+    return make_binding(port.strip(), mac, addresses)
+
+
+def make_binding(
+    port: str, mac: str, addresses: Iterable[str], bridge: str = "", vm: str = ""
+) -> Binding:
+    """Return a binding of checked parts; refuse what cannot be one."""
+    return Binding(
+        port=check_interface(port),
+        mac=_check_mac(mac),
+        addresses=tuple(dict.fromkeys(map(_check_address, addresses))),
+        bridge=check_interface(bridge) if bridge else "",
+        vm=vm,
+    )
+
+
+def check_interface(name: str) -> str:
+    """Return *name*, which an interface can have and which means nothing else to nft, or refuse."""
+    if _INTERFACE.fullmatch(name) is None:
+        raise HostSetupError(
+            f"{name!r} is not a valid interface name.",
+            "write 1 to 15 letters, digits, dots, dashes and underscores",
+        )
+    return name
+
+
+def _check_mac(text: str) -> str:
+    mac = text.lower().replace("-", ":")
+    if _MAC.fullmatch(mac) is None or int(mac[:2], 16) & _GROUP_BIT or mac == "00:00:00:00:00:00":
+        raise HostSetupError(
+            f"{text!r} is not a valid MAC address of a guest.", "write it like 52:54:00:12:34:56"
+        )
+    return mac
+
+
+def _check_address(text: str) -> IPv4Address | IPv6Address:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise HostSetupError(
+            f"{text!r} is not a valid IP address.", "write it like 10.0.0.11"
+        ) from None
+    has_zone = isinstance(address, IPv6Address) and address.scope_id is not None
+    is_nobodys = address.is_multicast or address.is_unspecified or address.is_loopback
+    if is_nobodys or has_zone or address in {METADATA_ADDRESS, IPv4Address("255.255.255.255")}:
+        raise HostSetupError(
+            f"{text!r} cannot be the address of a guest.", "write the one that the guest uses"
+        )
+    return address
+
+
+def check_bindings(bindings: Iterable[Binding]) -> None:
+    """Refuse *bindings* in which two ports have a MAC or IP address in common."""
+    for one, other in combinations(bindings, 2):
+        for what in _shared(one, other):
+            raise HostSetupError(
+                f"{what} is bound to {_say(one)} and to {_say(other)}.",
+                "remove one of the two bindings",
+            )
+
+
+def _shared(one: Binding, other: Binding) -> Iterator[str]:
+    if one.port == other.port and one.mac == other.mac:
+        yield f"{one.mac} on {one.port}"
+    if one.port != other.port and one.mac == other.mac:
+        yield one.mac
+    yield from (str(each) for each in one.addresses if each in other.addresses)
+
+
+def _say(binding: Binding) -> str:
+    return f"{binding.port} ({binding.vm})" if binding.vm else binding.port
+
+
+def find_served(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+    """Return which of *bindings* can be told apart: those with an IPv4 address.
+
+    The others get no rules. Rules would cut them off from everything, and without any they do not
+    reach 169.254.169.254 either.
+    """
+    return tuple(binding for binding in bindings if binding.addresses_v4)

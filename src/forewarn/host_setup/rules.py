@@ -1,0 +1,203 @@
+"""The nftables rules of a host: tables called forewarn, which are loaded in one transaction.
+
+On a bridge, the decisive rule is in two halves. The bridge marks a packet to 169.254.169.254 that
+came in on a bound port from the MAC and IP address of that port; IP accepts marked packets only. So
+whatever else reaches the bridge (the uplink, a port that was added a moment ago, a VLAN tag that
+hides a packet from the rules of the bridge) is not marked, and is dropped.
+
+Neither half asks for the name of a bridge (`meta ibrname`), which not every kernel can tell.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forewarn.host_setup.bindings import METADATA_ADDRESS, Binding
+
+TABLE: Final = "forewarn"
+METADATA_PORT: Final = 80
+MARK: Final = int(METADATA_ADDRESS)
+"""What a packet carries from the bridge to IP; it is taken off there."""
+
+_DHCP: Final = "ip saddr 0.0.0.0 udp sport 68 udp dport 67"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """What the rules are made from.
+
+    *bridges* has the MAC address of each bridge. Without bridges the ports are interfaces of their
+    own, which the host routes between.
+    """
+
+    bridges: Mapping[str, str]
+    bindings: tuple[Binding, ...]
+
+    def ports_of(self, bridge: str) -> tuple[str, ...]:
+        """Return the bound ports that are on *bridge*."""
+        ports = (each.port for each in self.bindings if each.bridge == bridge)
+        return tuple(dict.fromkeys(ports))
+
+
+def write_rules(protection: Protection, replaced: Iterable[str] = ()) -> str:
+    """Return the input of nft that puts the rules there; tables of *replaced* families go away."""
+    tables = _bridged(protection) if protection.bridges else _routed(protection)
+    return remove_rules(replaced) + "".join(
+        f"table {family} {TABLE} {{\n{body}}}\n" for family, body in tables.items()
+    )
+
+
+def remove_rules(families: Iterable[str]) -> str:
+    """Return the input of nft that removes our tables of *families*, which have to be there."""
+    return "".join(f"delete table {family} {TABLE}\n" for family in sorted(families))
+
+
+def _bridged(protection: Protection) -> Mapping[str, str]:
+    bindings = protection.bindings
+    names = _braced(protection.bridges)
+    bridge = _sets(bindings) + "".join(
+        (
+            _base("prerouting", "dstnat", ("iifname @ports goto guest",)),
+            _chain("guest", (*_GUEST, *_captures(protection))),
+            _base("forward", "filter", _BETWEEN_PORTS),
+            _base("output", "filter", _FROM_THE_SERVICE),
+        )
+    )
+    service = (
+        'iifname "lo" accept',
+        f"tcp dport != {METADATA_PORT} drop",
+        f"iifname {names} meta mark {MARK:#x} meta mark set 0x0 accept",
+        "drop",
+    )
+    ip = _base("prerouting", "raw", (f"ip daddr {METADATA_ADDRESS} goto service",))
+    return {
+        "arp": _arp(bindings, names),
+        "bridge": bridge,
+        "ip": ip + _chain("service", service),
+    }
+
+
+_GUEST: Final = (
+    # Below a priority tag the bridge does not see what IP will; nobody needs one.
+    "vlan id 0 drop",
+    "ether type 8021ad drop",
+    "iifname . ether saddr != @macs drop",
+    "iifname . arp saddr ether != @macs drop",
+    # From 0.0.0.0 a guest asks whether an address is free, and for a lease.
+    "arp saddr ip != 0.0.0.0 iifname . arp saddr ether . arp saddr ip != @addresses drop",
+    f"{_DHCP} accept",
+    "iifname . ether saddr . ip saddr != @addresses drop",
+    "ip6 saddr @known_v6 iifname . ether saddr . ip6 saddr != @addresses_v6 drop",
+)
+_BETWEEN_PORTS: Final = (
+    f"iifname @ports arp daddr ip {METADATA_ADDRESS} drop",
+    f"oifname @ports arp daddr ip {METADATA_ADDRESS} drop",
+    f"oifname @ports arp saddr ip {METADATA_ADDRESS} drop",
+    f"oifname @ports ip saddr {METADATA_ADDRESS} drop",
+)
+_FROM_THE_SERVICE: Final = (
+    # Whoever has poisoned a table of this host does not get the answers of a neighbour.
+    f"ip saddr {METADATA_ADDRESS} oifname . ether daddr . ip daddr != @addresses drop",
+    f"arp saddr ip {METADATA_ADDRESS} oifname . arp daddr ip != @places drop",
+)
+
+
+def _captures(protection: Protection) -> Iterator[str]:
+    """Have each bridge take packets to the address, whatever MAC address they are for.
+
+    After a live migration a guest still has the MAC address of the other host in its cache.
+    """
+    for bridge, mac in protection.bridges.items():
+        if ports := protection.ports_of(bridge):
+            yield (
+                f"iifname {_braced(ports)} ip daddr {METADATA_ADDRESS} ether daddr set {mac} "
+                f"meta pkttype set host meta mark set {MARK:#x}"
+            )
+
+
+def _arp(bindings: Sequence[Binding], places: str) -> str:
+    """Answer nobody elsewhere, and believe nobody who claims the address of a guest."""
+    pairs = {(each.mac, str(address)) for each in bindings for address in each.addresses_v4}
+    known = _set("known", "ipv4_addr", {(address,) for _, address in pairs})
+    return (
+        known
+        + _set("pairs", "ether_addr . ipv4_addr", pairs)
+        + _base(
+            "input",
+            "filter",
+            (
+                f"arp daddr ip {METADATA_ADDRESS} iifname != {places} drop",
+                f"arp saddr ip {METADATA_ADDRESS} drop",
+                "arp saddr ip @known arp saddr ether . arp saddr ip != @pairs drop",
+            ),
+        )
+        + _base("output", "filter", (f"arp saddr ip {METADATA_ADDRESS} oifname != {places} drop",))
+    )
+
+
+def _routed(protection: Protection) -> Mapping[str, str]:
+    bindings = protection.bindings
+    ports = _braced(dict.fromkeys(each.port for each in bindings)) if bindings else '"lo"'
+    prerouting = (
+        'iifname "lo" accept',
+        "iifname @ports jump guest",
+        f"ip daddr {METADATA_ADDRESS} goto service",
+    )
+    guest = (f"{_DHCP} accept", "iifname . ether saddr . ip saddr != @addresses drop")
+    service = (f"iifname @ports tcp dport {METADATA_PORT} accept", "drop")
+    ip = (
+        _ports(bindings)
+        + _addresses(bindings)
+        + _base("prerouting", "raw", prerouting)
+        + _chain("guest", guest)
+        + _chain("service", service)
+    )
+    return {"arp": _arp(bindings, ports), "ip": ip}
+
+
+def _sets(bindings: Sequence[Binding]) -> str:
+    v6 = {(b.port, b.mac, str(address)) for b in bindings for address in b.addresses_v6}
+    places = {(b.port, str(address)) for b in bindings for address in b.addresses_v4}
+    return "".join(
+        (
+            _ports(bindings),
+            _set("macs", "ifname . ether_addr", {(b.port, b.mac) for b in bindings}),
+            _addresses(bindings),
+            _set("places", "ifname . ipv4_addr", places),
+            _set("known_v6", "ipv6_addr", {(address,) for _, _, address in v6}),
+            _set("addresses_v6", "ifname . ether_addr . ipv6_addr", v6),
+        )
+    )
+
+
+def _ports(bindings: Sequence[Binding]) -> str:
+    return _set("ports", "ifname", {(b.port,) for b in bindings})
+
+
+def _addresses(bindings: Sequence[Binding]) -> str:
+    triples = {(b.port, b.mac, str(address)) for b in bindings for address in b.addresses_v4}
+    return _set("addresses", "ifname . ether_addr . ipv4_addr", triples)
+
+
+def _set(name: str, kind: str, elements: Iterable[tuple[str, ...]]) -> str:
+    is_named = kind.startswith("ifname")
+    lines = (
+        " . ".join((f'"{first}"' if is_named else first, *rest))
+        for first, *rest in sorted(elements)
+    )
+    listed = ",\n            ".join(lines)
+    body = f"        elements = {{\n            {listed}\n        }}\n" if listed else ""
+    return f"    set {name} {{\n        type {kind}\n{body}    }}\n"
+
+
+def _base(hook: str, priority: str, rules: Iterable[str]) -> str:
+    return _chain(hook, (f"type filter hook {hook} priority {priority}; policy accept;", *rules))
+
+
+def _chain(name: str, rules: Iterable[str]) -> str:
+    lines = "".join(f"        {rule}\n" for rule in rules)
+    return f"    chain {name} {{\n{lines}    }}\n"
+
+
+def _braced(names: Iterable[str]) -> str:
+    return "{ " + ", ".join(f'"{name}"' for name in names) + " }"
