@@ -1,6 +1,7 @@
 """`forewarn doctor`: what an operator stumbles on, and what to do about it."""
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -35,15 +36,16 @@ def doctor(
 ) -> None:
     """Find what keeps a server from working, and how to fix it.
 
-    It looks at the settings, files, disk, database and addresses of this machine, and
-    at the server that answers. It changes nothing, and fails if anything has failed.
+    It looks at the settings, files, disk, database and addresses of this machine, at
+    what forewarn host setup made of it, and at the server that answers. It changes
+    nothing, and fails if anything has failed.
 
     Example: forewarn doctor
     """
     from forewarn.cli.examination.server import examine_server  # noqa: PLC0415 - slow to load
 
     findings = [
-        *(() if remote else _of_machine(config)),
+        *(() if remote else (*_of_machine(config), *_of_host())),
         *examine_server(replace(session, patience=PATIENCE), SystemClock().now()),
     ]
     print_findings(findings, session.output)
@@ -63,6 +65,15 @@ def _of_machine(config: Path | None) -> Iterator[Finding]:
     secrets = [name for name in in_file if SETTINGS[name].hides(getattr(settings, name))]
     yield _configuration(config or CONFIG_FILE, secrets)
     yield from examine_machine(settings)
+
+
+def _of_host() -> Iterable[Finding]:
+    if sys.platform != "linux":
+        return ()
+    from forewarn.cli.examination.host import examine_host  # noqa: PLC0415 - needs Linux
+    from forewarn.host_setup.this_host import ThisHost  # noqa: PLC0415
+
+    return examine_host(ThisHost())
 
 
 def _configuration(file: Path, secrets: Sequence[str]) -> Finding:

@@ -1,7 +1,7 @@
 """Which virtual machine is behind which port: the list that every rule on a host is made from."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import combinations
@@ -109,19 +109,15 @@ def _check_address(text: str) -> IPv4Address | IPv6Address:
 def check_bindings(bindings: Iterable[Binding]) -> None:
     """Refuse *bindings* in which two ports have a MAC or IP address in common."""
     for one, other in combinations(bindings, 2):
-        for what in _shared(one, other):
+        shared = [str(each) for each in one.addresses if each in other.addresses]
+        if one.mac == other.mac:
+            shared.insert(0, one.mac)
+        if shared:
+            is_twice = one.port == other.port
+            ports = f"{_say(one)} twice" if is_twice else f"{_say(one)} and to {_say(other)}"
             raise HostSetupError(
-                f"{what} is bound to {_say(one)} and to {_say(other)}.",
-                "remove one of the two bindings",
+                f"{shared[0]} is bound to {ports}.", "remove one of the two bindings"
             )
-
-
-def _shared(one: Binding, other: Binding) -> Iterator[str]:
-    if one.port == other.port and one.mac == other.mac:
-        yield f"{one.mac} on {one.port}"
-    if one.port != other.port and one.mac == other.mac:
-        yield one.mac
-    yield from (str(each) for each in one.addresses if each in other.addresses)
 
 
 def _say(binding: Binding) -> str:
