@@ -16,11 +16,15 @@ _GROUP_BIT: Final = 0x01
 
 
 class HostSetupError(ForewarnError):
-    """A setup of this host that cannot be made, and what to do about it."""
+    """A setup of this host that cannot be made, and what to do about it.
 
-    def __init__(self, problem: str, hint: str = "") -> None:
+    *key* is the key of a [[guest]] that is wrong, if one is.
+    """
+
+    def __init__(self, problem: str, hint: str = "", *, key: str = "") -> None:
         super().__init__(problem)
         self.hint = hint
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,7 @@ def check_interface(name: str) -> str:
         raise HostSetupError(
             f"{name!r} is not a valid interface name.",
             "write 1 to 15 letters, digits, dots, dashes and underscores",
+            key="port",
         )
     return name
 
@@ -85,7 +90,9 @@ def _check_mac(text: str) -> str:
     mac = text.lower().replace("-", ":")
     if _MAC.fullmatch(mac) is None or int(mac[:2], 16) & _GROUP_BIT or mac == "00:00:00:00:00:00":
         raise HostSetupError(
-            f"{text!r} is not a valid MAC address of a guest.", "write it like 52:54:00:12:34:56"
+            f"{text!r} is not a valid MAC address of a guest.",
+            "write it like 52:54:00:12:34:56",
+            key="mac",
         )
     return mac
 
@@ -95,13 +102,15 @@ def _check_address(text: str) -> IPv4Address | IPv6Address:
         address = ip_address(text)
     except ValueError:
         raise HostSetupError(
-            f"{text!r} is not a valid IP address.", "write it like 10.0.0.11"
+            f"{text!r} is not a valid IP address.", "write it like 10.0.0.11", key="addresses"
         ) from None
     has_zone = isinstance(address, IPv6Address) and address.scope_id is not None
     is_nobodys = address.is_multicast or address.is_unspecified or address.is_loopback
     if is_nobodys or has_zone or address in {METADATA_ADDRESS, IPv4Address("255.255.255.255")}:
         raise HostSetupError(
-            f"{text!r} cannot be the address of a guest.", "write the one that the guest uses"
+            f"{text!r} cannot be the address of a guest.",
+            "write the one that the guest uses",
+            key="addresses",
         )
     return address
 

@@ -13,13 +13,16 @@ from forewarn.host_setup.rules import TABLE
 
 FAMILIES: Final = frozenset({"arp", "bridge", "ip"})
 """Those in which we have tables. Tables of that name in others are not ours."""
+_STATES: Final = frozenset({"linkdown", "dead", "offload", "trap"})
+"""What `ip route` prints of a route that is not part of it."""
 
 
 def observe(programs: Programs, paths: Iterable[Path] = (), *, is_root: bool = True) -> HostState:
     """Return the state of this host, with the files at *paths*; only root can see rules."""
     families, rules = _read_rules(programs) if is_root else (frozenset[str](), "")
+    routes = programs.run("ip", "-4", "route", "show", "table", "all")
     return HostState(
-        links=decode_links(programs.ask("ip", "-json", "-details", "address", "show")),
+        links=decode_links(programs.ask("ip", "-json", "-details", "address", "show"), routes),
         families=families,
         rules=rules,
         has_routing_rule=has_routing_rule(programs.ask("ip", "-json", "rule", "list")),
@@ -28,8 +31,12 @@ def observe(programs: Programs, paths: Iterable[Path] = (), *, is_root: bool = T
     )
 
 
-def decode_links(listed: Any) -> Mapping[str, Link]:
-    """Return the interfaces that `ip -json -details address show` lists, by name."""
+def decode_links(listed: Any, routes: str = "") -> Mapping[str, Link]:
+    """Return the interfaces that `ip -json -details address show` lists, by name.
+
+    *routes* is what `ip route show table all` prints.
+    """
+    over = _routes_by_interface(routes)
     return {
         each["ifname"]: Link(
             mac=each.get("address", ""),
@@ -41,10 +48,22 @@ def decode_links(listed: Any) -> Mapping[str, Link]:
                 for address in each.get("addr_info", ())
                 if address.get("family") == "inet"
             ),
+            routes=tuple(over.get(each["ifname"], ())),
         )
         for each in listed
         if "ifname" in each
     }
+
+
+def _routes_by_interface(printed: str) -> Mapping[str, list[str]]:
+    over: dict[str, list[str]] = {}
+    for line in printed.splitlines():
+        words = [word for word in line.split() if word not in _STATES]
+        # Those of an address of the interface come and go with it.
+        is_own = words[0] in {"local", "broadcast"} or str(ROUTING_TABLE) in words
+        if "dev" in words and not is_own and "kernel" not in words:
+            over.setdefault(words[words.index("dev") + 1], []).append(" ".join(words))
+    return over
 
 
 def has_routing_rule(listed: Any) -> bool:

@@ -88,7 +88,7 @@ def _bind(guest: GuestTable) -> Binding:
     try:
         return make_binding(guest.port, guest.mac, guest.addresses, guest.bridge)
     except HostSetupError as error:
-        raise WrongKeyError("port", str(error)) from None
+        raise WrongKeyError(error.key, str(error)) from None
 
 
 def override(order: SetupOrder, flags: SetupOrder) -> SetupOrder:

@@ -62,6 +62,8 @@ class Link:
     """What the kernel calls it, such as bridge, tun or veth; nothing if it is hardware."""
     is_up: bool = True
     addresses: tuple[IPv4Interface, ...] = ()
+    routes: tuple[str, ...] = ()
+    """The routes over it that are not ours, as `ip route add` takes them."""
 
     @property
     def has_metadata_address(self) -> bool:
@@ -129,9 +131,9 @@ def plan_apply(setup: HostSetup, state: HostState, record: SetupRecord) -> Setup
     kept = record.wanted_rules == new.wanted_rules and record.loaded_rules == state.rules != ""
     steps: tuple[SetupStep, ...] = (
         *_remove_files(state, record, keep=file),
-        *_remove_addresses(state, record, keep=setup.places),
         *(() if kept else (_load(rules, protection, state),)),
         *_route(_wanted_routes(setup, state, protection), state),
+        *_remove_addresses(state, record, keep=setup.places),
         *(_add_address(place) for place in ours if not state.links[place].has_metadata_address),
         *(
             WriteStep(sentence=f"Write {path}.", path=path, text=text)
@@ -146,8 +148,8 @@ def plan_undo(state: HostState, record: SetupRecord) -> SetupPlan:
     """Return what leaves nothing of ours in *state*, whatever came of it meanwhile."""
     steps: tuple[SetupStep, ...] = (
         *_remove_files(state, record, keep={}),
-        *_remove_addresses(state, record, keep=()),
         *_route(frozenset(), state),
+        *_remove_addresses(state, record, keep=()),
         *_unload(state),
     )
     return SetupPlan(steps=steps, record=SetupRecord())
@@ -267,6 +269,13 @@ def _remove_addresses(
         if place not in keep and link is not None and link.has_metadata_address:
             words = ("ip", "address", "delete", f"{METADATA_ADDRESS}/32", "dev", place)
             yield RunStep(sentence=f"Remove {METADATA_ADDRESS} from {place}.", words=words)
+            if len(link.addresses) == 1:
+                # With its last address, the kernel takes all routes from an interface.
+                for route in link.routes:
+                    words = ("ip", "route", "replace", *route.split())
+                    yield RunStep(
+                        sentence=f"Put the route to {route.split()[0]} back.", words=words
+                    )
 
 
 def _remove_files(

@@ -178,6 +178,16 @@ def test_answers_are_routed_where_the_bridge_has_no_address() -> None:
     ]
 
 
+def test_routes_of_an_operator_survive_the_last_address() -> None:
+    link = replace(BRIDGE, addresses=(METADATA,), routes=("10.9.0.0/24 dev br0 scope link",))
+    record = SetupRecord(places=("br0",))
+
+    assert commands(plan_undo(HostState(links={"br0": link}), record).steps) == [
+        "ip address delete 169.254.169.254/32 dev br0",
+        "ip route replace 10.9.0.0/24 dev br0 scope link",
+    ]
+
+
 def test_routes_go_with_their_guests() -> None:
     routes = frozenset({(IPv4Address("10.9.0.11"), "br0")})
     state = replace(FRESH, has_routing_rule=True, routes=routes)

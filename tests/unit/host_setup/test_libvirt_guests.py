@@ -1,0 +1,86 @@
+"""Ports and MAC addresses from libvirt, addresses from the fleet."""
+
+import pytest
+
+from forewarn.domain.names import VmName
+from forewarn.domain.topology import VirtualMachine, standalone
+from forewarn.host_setup.bindings import HostSetupError, make_binding
+from forewarn.host_setup.libvirt_guests import LibvirtPort, bind_ports, decode_domain
+
+XML = """
+<domain type='qemu' id='1'>
+  <name>web-0</name>
+  <uuid>0f6a1f5e-0000-4000-8000-000000000001</uuid>
+  <devices>
+    <interface type='bridge'>
+      <mac address='52:54:00:00:00:11'/>
+      <source bridge='br0'/>
+      <target dev='vnet0'/>
+    </interface>
+    <interface type='network'>
+      <mac address='52:54:00:00:00:21'/>
+      <source network='default' bridge='virbr0'/>
+      <target dev='vnet1'/>
+    </interface>
+    <interface type='user'><mac address='52:54:00:00:00:31'/></interface>
+    <interface type='hostdev'/>
+  </devices>
+</domain>
+"""
+ID = "0f6a1f5e-0000-4000-8000-000000000001"
+PORT = LibvirtPort(vm="web-0", vm_id=ID, port="vnet0", mac="52:54:00:00:00:11", bridge="br0")
+ELSEWHERE = LibvirtPort(
+    vm="web-0", vm_id=ID, port="vnet1", mac="52:54:00:00:00:21", bridge="virbr0"
+)
+"""Of the same guest."""
+
+
+def vm(name: str, *addresses: str, vm_id: str = "") -> VirtualMachine:
+    scope = standalone(VmName(name))
+    return VirtualMachine(
+        name=VmName(name), scope_id=scope.scope_id, addresses=addresses, vm_id=vm_id
+    )
+
+
+def test_domain_names_the_ports_of_its_guest() -> None:
+    assert tuple(decode_domain(XML)) == (PORT, ELSEWHERE)
+
+
+def test_what_is_no_xml_is_refused() -> None:
+    with pytest.raises(HostSetupError, match="something else than XML"):
+        tuple(decode_domain("error: no domain"))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [vm("WEB-0", "10.0.0.11"), vm("shop", "10.0.0.11", vm_id=ID.upper())],
+    ids=["by name", "by id"],
+)
+def test_guest_is_found_in_the_fleet(known: VirtualMachine) -> None:
+    bindings, problems = bind_ports((PORT, ELSEWHERE), (vm("a", "10.0.0.9"), known), ("br0",))
+
+    assert bindings == (
+        make_binding("vnet0", "52:54:00:00:00:11", ("10.0.0.11",), "br0", known.name),
+    )
+    assert problems == ()
+
+
+@pytest.mark.parametrize(
+    ("fleet", "bridges", "said"),
+    [
+        ((), ("br0",), "web-0 (vnet0) is not in the fleet."),
+        ((vm("web-0"),), ("br0",), "web-0 (vnet0) has no addresses in the fleet."),
+        ((vm("web-0", "10.0.0.11"),), ("br0", "virbr0"), "web-0 has several ports (vnet0, vnet1)"),
+    ],
+)
+def test_guest_that_cannot_be_bound_is_named(
+    fleet: tuple[VirtualMachine, ...], bridges: tuple[str, ...], said: str
+) -> None:
+    bindings, (problem,) = bind_ports((PORT, ELSEWHERE), fleet, bridges)
+
+    assert bindings == ()
+    assert problem.startswith(said)
+
+
+def test_guest_of_another_bridge_is_left_alone() -> None:
+    assert bind_ports((ELSEWHERE,), (vm("web-0", "10.0.0.11"),), ("br0",)) == ((), ())
