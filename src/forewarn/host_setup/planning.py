@@ -271,11 +271,13 @@ def _remove_addresses(
             yield RunStep(sentence=f"Remove {METADATA_ADDRESS} from {place}.", words=words)
             if len(link.addresses) == 1:
                 # With its last address, the kernel takes all routes from an interface.
-                for route in link.routes:
-                    words = ("ip", "route", "replace", *route.split())
-                    yield RunStep(
-                        sentence=f"Put the route to {route.split()[0]} back.", words=words
-                    )
+                yield from map(_put_back, link.routes)
+
+
+def _put_back(route: str) -> RunStep:
+    network, *rest = route.split()
+    words = ("ip", "route", "replace", network, *rest)
+    return RunStep(sentence=f"Put the route to {network} back.", words=words)
 
 
 def _remove_files(
