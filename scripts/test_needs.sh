@@ -4,8 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="chromium-headless-shell curl default-jdk-headless dnsmasq-base etcd-server fish golang-go haproxy hostname iproute2 jq keepalived libmono-system-net-http4.0-cil
-libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil mono-mcs mono-runtime nftables nginx nodejs openssh-server openssl patroni
+packages="busybox chromium-headless-shell curl default-jdk-headless dnsmasq-base etcd-server fish golang-go haproxy hostname iproute2 jq keepalived libmono-system-net-http4.0-cil
+libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil libvirt-clients mono-mcs mono-runtime nftables nginx nodejs openssh-server openssl patroni
 postgresql procps python3 shellcheck slurm-client slurmctld slurmd socat systemd util-linux
 zsh"
 clients=.venv/clients

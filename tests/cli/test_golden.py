@@ -50,6 +50,7 @@ WITHOUT_END = {
     "scenario replay": "tests/e2e/test_recording.py",
     "event watch": "tests/cli/test_watch.py",
     "doctor": "tests/cli/test_doctor.py",
+    "host setup": "tests/e2e/test_host_setup.py",
 }
 """Commands whose success does not end, takes long or is of the machine: which test has it."""
 ALIKE = {

@@ -97,6 +97,9 @@ class GuestNetwork:
     def nft(self, *words: str) -> str:
         return self._run(NFT, *words)
 
+    def host_shell(self, line: str) -> str:
+        return self._run("sh", "-euc", line)
+
     def snapshot(self) -> str:
         """Everything that a setup could change, as the system shows it."""
         parts = (
@@ -258,9 +261,7 @@ def build_network(folder: Path, environment: Mapping[str, str]) -> Generator[Gue
             ip("-netns", host.name, "link", "set", port, "master", "br0", "addrgenmode", "none")
             ip("-netns", host.name, "link", "set", port, "up")
             plug(machine, address_of(number))
-        network = GuestNetwork(host=host, machines=machines, folder=folder)
-        stack.enter_context(answering(host))
-        yield network
+        yield GuestNetwork(host=host, machines=machines, folder=folder)
 
 
 def plug(machine: Place, address: str) -> None:

@@ -12,6 +12,7 @@ from tests.e2e.conftest import START_SECONDS, ServerMaker
 UNITS = Path(__file__).parents[2] / "contrib/systemd"
 UNIT = UNITS / "forewarn.service"
 RELAY = UNITS / "forewarn-relay.service"
+HOST_SETUP = UNITS / "forewarn-host-setup.service"
 MOST_EXPOSED = 2.5
 """What `systemd-analyze security` may say; 10 is a unit without restrictions."""
 ANALYZE = shutil.which("systemd-analyze")
@@ -27,7 +28,7 @@ def analyze(*arguments: str) -> str:
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze of systemd")
-@pytest.mark.parametrize("shipped", [UNIT, RELAY], ids=lambda unit: unit.stem)
+@pytest.mark.parametrize("shipped", [UNIT, RELAY, HOST_SETUP], ids=lambda unit: unit.stem)
 def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path, shipped: Path) -> None:
     unit = tmp_path / shipped.name
     unit.write_text(shipped.read_text().replace("/usr/local/bin/forewarn", "/bin/true"))

@@ -59,7 +59,7 @@ OPTIONS: Final = (
 
 
 def setup(**flags: Any) -> None:
-    """Serve 169.254.169.254 to the guests of this KVM host, and to nobody else.
+    """Serve 169.254.169.254 to the guests of this host only.
 
     It adds the address to a bridge, loads nftables rules that keep each guest to its own
     MAC and IP addresses, and writes DHCP options. It prints what it would do, as
@@ -80,12 +80,16 @@ def setup(**flags: Any) -> None:
             raise CommandError(
                 "--apply and --undo exclude each other.", code=ExitCode.USAGE, hint="remove one"
             )
-        from forewarn.host_setup.bindings import HostSetupError  # noqa: PLC0415 - slow to load
+        from forewarn.host_setup.bindings import (  # noqa: PLC0415 - slow to load
+            HostSetupError,
+            SetupOrderError,
+        )
 
         try:
             done = _set_up(wish, flags)
         except HostSetupError as error:
-            raise CommandError(str(error), code=ExitCode.FAILED, hint=error.hint) from None
+            code = ExitCode.USAGE if isinstance(error, SetupOrderError) else ExitCode.FAILED
+            raise CommandError(str(error), code=code, hint=error.hint) from None
         print_answer(done, output, _print)
 
 

@@ -16,14 +16,18 @@ _GROUP_BIT: Final = 0x01
 
 
 class HostSetupError(ForewarnError):
-    """A setup of this host that cannot be made, and what to do about it.
+    """A setup of this host that cannot be made, and what to do about it."""
 
-    *key* is the key of a [[guest]] that is wrong, if one is.
-    """
-
-    def __init__(self, problem: str, hint: str = "", *, key: str = "") -> None:
+    def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(problem)
         self.hint = hint
+
+
+class SetupOrderError(HostSetupError):
+    """An order that makes no sense on any host. *key* is that of a [[guest]], if one is wrong."""
+
+    def __init__(self, problem: str, hint: str = "", *, key: str = "") -> None:
+        super().__init__(problem, hint)
         self.key = key
 
 
@@ -56,7 +60,7 @@ def parse_binding(text: str) -> Binding:
     port, equals, rest = text.partition("=")
     mac, *addresses = (part.strip() for part in rest.split(","))
     if not equals or not addresses:
-        raise HostSetupError(
+        raise SetupOrderError(
             f"{text!r} is not a valid binding.", "write PORT=MAC,ADDRESS, and further addresses"
         )
     return make_binding(port.strip(), mac, addresses)
@@ -78,7 +82,7 @@ def make_binding(
 def check_interface(name: str) -> str:
     """Return *name*, which an interface can have and which means nothing else to nft, or refuse."""
     if _INTERFACE.fullmatch(name) is None:
-        raise HostSetupError(
+        raise SetupOrderError(
             f"{name!r} is not a valid interface name.",
             "write 1 to 15 letters, digits, dots, dashes and underscores",
             key="port",
@@ -89,7 +93,7 @@ def check_interface(name: str) -> str:
 def _check_mac(text: str) -> str:
     mac = text.lower().replace("-", ":")
     if _MAC.fullmatch(mac) is None or int(mac[:2], 16) & _GROUP_BIT or mac == "00:00:00:00:00:00":
-        raise HostSetupError(
+        raise SetupOrderError(
             f"{text!r} is not a valid MAC address of a guest.",
             "write it like 52:54:00:12:34:56",
             key="mac",
@@ -101,13 +105,13 @@ def _check_address(text: str) -> IPv4Address | IPv6Address:
     try:
         address = ip_address(text)
     except ValueError:
-        raise HostSetupError(
+        raise SetupOrderError(
             f"{text!r} is not a valid IP address.", "write it like 10.0.0.11", key="addresses"
         ) from None
     has_zone = isinstance(address, IPv6Address) and address.scope_id is not None
     is_nobodys = address.is_multicast or address.is_unspecified or address.is_loopback
     if is_nobodys or has_zone or address in {METADATA_ADDRESS, IPv4Address("255.255.255.255")}:
-        raise HostSetupError(
+        raise SetupOrderError(
             f"{text!r} cannot be the address of a guest.",
             "write the one that the guest uses",
             key="addresses",
@@ -124,7 +128,7 @@ def check_bindings(bindings: Iterable[Binding]) -> None:
         if shared:
             is_twice = one.port == other.port
             ports = f"{_say(one)} twice" if is_twice else f"{_say(one)} and to {_say(other)}"
-            raise HostSetupError(
+            raise SetupOrderError(
                 f"{shared[0]} is bound to {ports}.", "remove one of the two bindings"
             )
 

@@ -12,6 +12,7 @@ from forewarn.files.tables import Table, WrongKeyError, read_tables
 from forewarn.host_setup.bindings import (
     Binding,
     HostSetupError,
+    SetupOrderError,
     check_interface,
     make_binding,
 )
@@ -87,7 +88,7 @@ def read_order(path: Path) -> SetupOrder:
 def _bind(guest: GuestTable) -> Binding:
     try:
         return make_binding(guest.port, guest.mac, guest.addresses, guest.bridge)
-    except HostSetupError as error:
+    except SetupOrderError as error:
         raise WrongKeyError(error.key, str(error)) from None
 
 
@@ -100,6 +101,11 @@ def override(order: SetupOrder, flags: SetupOrder) -> SetupOrder:
 
 def follow(order: SetupOrder, programs: Programs) -> Ordered:
     """Return the setup that *order* is for, with the guests that run here now."""
+    if bool(order.bridge) == bool(order.interface):
+        raise SetupOrderError(
+            "The setup needs either bridges or an interface for the address.",
+            "add --bridge NAME for each bridge of guests",
+        )
     bound, problems = _find_guests(order, programs)
     ports = {each.port for each in order.bindings}
     setup = HostSetup(
@@ -118,7 +124,7 @@ def _find_guests(
     if not order.libvirt:
         return (), ()
     if order.fleet is None:
-        raise HostSetupError(
+        raise SetupOrderError(
             "libvirt knows the ports of guests, and not their addresses.",
             "add --fleet FILE, such as from: forewarn fleet export",
         )
@@ -137,14 +143,14 @@ def _read_router(order: SetupOrder) -> IPv4Address | None:
     if order.router == NO_ROUTER or not (order.dnsmasq or order.network):
         return None
     if not order.router:
-        raise HostSetupError(
+        raise SetupOrderError(
             "DHCP option 121 replaces the default route, so the router is needed.",
             f"add --router ADDRESS, or --router {NO_ROUTER} on a network without one",
         )
     try:
         return IPv4Address(order.router)
     except ValueError:
-        raise HostSetupError(
+        raise SetupOrderError(
             f"{order.router!r} is not a valid IPv4 address of a router.",
             f"write it like 10.0.0.1, or {NO_ROUTER}",
         ) from None

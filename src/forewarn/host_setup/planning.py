@@ -202,10 +202,6 @@ def fingerprint(text: str) -> str:
 
 
 def _check_places(setup: HostSetup, state: HostState) -> None:
-    if bool(setup.bridges) == bool(setup.interface):
-        raise HostSetupError(
-            "The setup needs either bridges or an interface.", "add --bridge NAME for each bridge"
-        )
     for name in setup.places:
         link = state.links.get(name)
         if link is None:
@@ -257,7 +253,9 @@ def _unload(state: HostState) -> Iterator[RunStep]:
 
 
 def _add_address(place: str) -> RunStep:
-    words = ("ip", "address", "add", f"{METADATA_ADDRESS}/32", "dev", place, "scope", "link")
+    # With any other scope the kernel would also use it as the source of broadcasts, such as
+    # those of a DHCP server.
+    words = ("ip", "address", "add", f"{METADATA_ADDRESS}/32", "dev", place, "scope", "host")
     return RunStep(sentence=f"Add {METADATA_ADDRESS} to {place}.", words=words)
 
 

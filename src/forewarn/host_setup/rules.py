@@ -63,18 +63,20 @@ def _bridged(protection: Protection) -> Mapping[str, str]:
             _base("output", "filter", _FROM_THE_SERVICE),
         )
     )
+    arriving = f"iifname {names} ip daddr {METADATA_ADDRESS} goto service"
     service = (
-        'iifname "lo" accept',
         f"tcp dport != {METADATA_PORT} drop",
-        f"iifname {names} meta mark {MARK:#x} meta mark set 0x0 accept",
+        f"meta mark {MARK:#x} meta mark set 0x0 accept",
         "drop",
     )
-    ip = _base("prerouting", "raw", (f"ip daddr {METADATA_ADDRESS} goto service",))
-    return {
-        "arp": _arp(bindings, names),
-        "bridge": bridge,
-        "ip": ip + _chain("service", service),
-    }
+    # Bridged packets may come by before that, on any bridge (bridge-nf-call-iptables).
+    elsewhere = _braced(("lo", *protection.bridges))
+    ip = (
+        _base("prerouting", "raw", (arriving,))
+        + _chain("service", service)
+        + _base("input", "raw", (f"iifname != {elsewhere} ip daddr {METADATA_ADDRESS} drop",))
+    )
+    return {"arp": _arp(bindings, names), "bridge": bridge, "ip": ip}
 
 
 _GUEST: Final = (
@@ -138,18 +140,18 @@ def _arp(bindings: Sequence[Binding], places: str) -> str:
 def _routed(protection: Protection) -> Mapping[str, str]:
     bindings = protection.bindings
     ports = _braced(dict.fromkeys(each.port for each in bindings)) if bindings else '"lo"'
-    prerouting = (
-        'iifname "lo" accept',
-        "iifname @ports jump guest",
-        f"ip daddr {METADATA_ADDRESS} goto service",
-    )
     guest = (f"{_DHCP} accept", "iifname . ether saddr . ip saddr != @addresses drop")
-    service = (f"iifname @ports tcp dport {METADATA_PORT} accept", "drop")
+    service = (
+        'iifname "lo" accept',
+        f"iifname @ports tcp dport {METADATA_PORT} accept",
+        "drop",
+    )
     ip = (
         _ports(bindings)
         + _addresses(bindings)
-        + _base("prerouting", "raw", prerouting)
+        + _base("prerouting", "raw", ("iifname @ports goto guest",))
         + _chain("guest", guest)
+        + _base("input", "raw", (f"ip daddr {METADATA_ADDRESS} goto service",))
         + _chain("service", service)
     )
     return {"arp": _arp(bindings, ports), "ip": ip}

@@ -57,7 +57,7 @@ def test_rules_come_before_the_address() -> None:
 
     assert commands(plan.steps) == [
         "nft -f -",
-        "ip address add 169.254.169.254/32 dev br0 scope link",
+        "ip address add 169.254.169.254/32 dev br0 scope host",
     ]
 
 
@@ -162,7 +162,7 @@ def test_another_bridge_takes_over_the_address() -> None:
 
     assert commands(plan.steps)[-2:] == [
         "ip address delete 169.254.169.254/32 dev br0",
-        "ip address add 169.254.169.254/32 dev br1 scope link",
+        "ip address add 169.254.169.254/32 dev br1 scope host",
     ]
     assert plan.record.places == ("br0", "br1"), "until all of it is done"
 
@@ -176,7 +176,7 @@ def test_answers_are_routed_where_the_bridge_has_no_address() -> None:
         "nft -f -",
         "ip route add 10.0.0.11/32 dev br0 table 16925",
         "ip rule add from 169.254.169.254 lookup 16925 priority 16925",
-        "ip address add 169.254.169.254/32 dev br0 scope link",
+        "ip address add 169.254.169.254/32 dev br0 scope host",
     ]
 
 
@@ -232,8 +232,6 @@ def test_file_of_ours_is_corrected_and_removed() -> None:
 @pytest.mark.parametrize(
     ("setup", "said"),
     [
-        (HostSetup(), "either bridges or an interface"),
-        (HostSetup(bridges=("br0",), interface="lo"), "either bridges or an interface"),
         (HostSetup(bridges=("br9",)), "There is no interface called 'br9'."),
         (HostSetup(bridges=("vnet0",)), "'vnet0' is not a bridge."),
         (HostSetup(interface="down0"), "'down0' is down."),
@@ -291,7 +289,7 @@ def test_interface_needs_no_routes() -> None:
 
     assert commands(plan_apply(setup, state, NOTHING).steps) == [
         "nft -f -",
-        "ip address add 169.254.169.254/32 dev lo scope link",
+        "ip address add 169.254.169.254/32 dev lo scope host",
     ]
 
 
