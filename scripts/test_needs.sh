@@ -5,8 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 packages="busybox chromium-headless-shell curl default-jdk-headless dnsmasq-base etcd-server fish golang-go haproxy hostname iproute2 jq keepalived libmono-system-net-http4.0-cil
-libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil libvirt-clients mono-mcs mono-runtime nftables nginx nodejs openssh-server openssl patroni
-postgresql procps python3 shellcheck slurm-client slurmctld slurmd socat systemd util-linux
+libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil libvirt-clients libvirt-dev mono-mcs mono-runtime nftables nginx nodejs openssh-server openssl patroni
+pkg-config postgresql procps python3 shellcheck slurm-client slurmctld slurmd socat systemd util-linux
 zsh"
 clients=.venv/clients
 uv=$(command -v uv || echo .venv/bin/uv)
@@ -52,6 +52,10 @@ unpack() {
 }
 [ -e "$agents" ] || unpack resource-agents
 [ -e "$prometheus" ] || unpack prometheus
+
+# Not among the packages of .venv, because it is compiled against libvirt-dev.
+.venv/bin/python -c 'import libvirt' 2> /dev/null ||
+  "$uv" pip install --quiet --python .venv/bin/python --require-hashes --requirements requirements/libvirt.txt
 
 # Each with an environment of its own: what they depend on does not go with what we do.
 install() {

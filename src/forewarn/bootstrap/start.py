@@ -26,7 +26,6 @@ from forewarn.files.fleet_lines import FleetLines, subject_of
 from forewarn.files.toml import NotTomlError, decode, place
 from forewarn.operations.access import grant_admin, is_secret_of, new_secret
 from forewarn.operations.context import Context, Rules
-from forewarn.operations.differences import Difference
 from forewarn.operations.inventory import FleetChange, FleetPlan, apply_fleet, find_vm, plan_fleet
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.restoring import AHEAD, take_over_backup
@@ -40,7 +39,6 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
-from forewarn.wording.differences import difference_line
 from forewarn.wording.durations import parse_duration
 
 log = structlog.get_logger()
@@ -211,7 +209,7 @@ def _apply(tx: Transaction, context: Context, fleet: Fleet, plan: FleetPlan | No
 
 def _log_change(change: FleetChange) -> None:
     """Warn of each thing that operators may have wanted otherwise since the last start."""
-    _warn("fleet_file_changed", list(map(_line, change.differences)))
+    _warn("fleet_file_changed", list(map(str, change.differences)))
     _warn("fleet_file_skipped", list(dict.fromkeys(each.reason for each in change.skipped)))
 
 
@@ -220,13 +218,6 @@ def _warn(event: str, lines: Sequence[str]) -> None:
         log.warning(event, detail=line)
     if (more := len(lines) - _MOST_LINES) > 0:
         log.warning(event, detail=f"and {more} more")
-
-
-def _line(difference: Difference) -> str:
-    fields = ((each.field, each.before, each.after) for each in difference.fields)
-    return difference_line(
-        difference.alteration, difference.table, difference.name, fields, arrow="->"
-    )
 
 
 def _take_over_clock(tx: Transaction, settings: Settings, now: datetime) -> Clock:

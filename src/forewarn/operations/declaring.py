@@ -23,8 +23,18 @@ from forewarn.operations.hosts import declare_hosts, forget_hosts
 from forewarn.protocol.errors import ForewarnError
 
 
-def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) -> Topology:
-    """Return the topology after *fleet* was declared on top of *before*."""
+def declare(
+    before: Topology,
+    fleet: Fleet,
+    context: Context,
+    *,
+    prune: bool,
+    remove: Iterable[VmName] = (),
+) -> Topology:
+    """Return the topology after *fleet* was declared on top of *before*.
+
+    Machines to *remove* that it declares stay.
+    """
     declared = {each.vm.name: each for each in fleet.virtual_machines}
     known = before.virtual_machines
     scopes = _declare_scopes(before, fleet, prune=prune)
@@ -34,7 +44,7 @@ def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) ->
         for name, each in declared.items()
     }
     hosts = declare_hosts(before, fleet.hosts)
-    gone = _moved_out(before, made.values())
+    gone = _left(before, made, remove)
     if prune:
         carrying = {vm.host for vm in made.values()}
         forgotten = forget_hosts(before, hosts)
@@ -173,11 +183,19 @@ def _virtual_machine(
     return replace(declared, update_domain=place[0], fault_domain=place[1], vm_id=vm_id)
 
 
-def _moved_out(before: Topology, vms: Iterable[VirtualMachine]) -> FleetKeys:
-    """Return the scopes of their own that machines leave behind when they join a set."""
-    known = ((vm, before.virtual_machines.get(vm.name)) for vm in vms)
-    moved = (old for vm, old in known if old is not None and old.scope_id != vm.scope_id)
-    return FleetKeys(scopes=tuple(key for old in moved for key in own_scope(before, old)))
+def _left(
+    before: Topology, made: Mapping[VmName, VirtualMachine], remove: Iterable[VmName]
+) -> FleetKeys:
+    """Return the machines to *remove*, and the scopes of their own that machines leave behind.
+
+    They leave them when they are removed, and when they join a set.
+    """
+    removed = tuple(name for name in remove if name not in made)
+    known = ((vm, before.virtual_machines.get(name)) for name, vm in made.items())
+    moved = [old for vm, old in known if old is not None and old.scope_id != vm.scope_id]
+    leaving = (*moved, *(before.virtual_machines[name] for name in removed))
+    scopes = tuple(key for old in leaving for key in own_scope(before, old))
+    return FleetKeys(virtual_machines=removed, scopes=scopes)
 
 
 def own_scope(before: Topology, vm: VirtualMachine) -> tuple[ScopeId, ...]:

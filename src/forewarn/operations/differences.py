@@ -18,6 +18,7 @@ from forewarn.files.declarations import (
     declare_vm,
     sets_of,
 )
+from forewarn.wording.differences import difference_line
 
 T = TypeVar("T")
 
@@ -47,6 +48,10 @@ class Difference:
     name: str
     alteration: Alteration
     fields: tuple[FieldDifference, ...] = ()
+
+    def __str__(self) -> str:
+        fields = ((each.field, each.before, each.after) for each in self.fields)
+        return difference_line(self.alteration, self.table, self.name, fields, arrow="->")
 
 
 def find_differences(before: Topology, after: Topology) -> tuple[Difference, ...]:

@@ -37,6 +37,9 @@ from forewarn.ports.store import Reading, Transaction
 
 _USUAL_OPTIONS: Final = ApplyOptions()
 _APPLY: Final = "fleet apply"
+DISCOVER: Final = "fleet discover"
+_MOST_LINES: Final = 10
+"""How many differences that were discovered the audit tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +130,7 @@ def apply_fleet(
         keep_incarnations_rising(tx, context, before, after)
         tell_arrivals(tx, context, before, after)
         _record_moves(tx, context, before, after)
-        detail = "stated as a fact" if options.as_is else ""
+        detail = _detail(action, plan.change, options)
         record_audit(tx, context, action, _subject(action, fleet, plan.change), detail=detail)
     return plan.change
 
@@ -140,7 +143,7 @@ def plan_fleet(
     How many removals are allowed is not looked at, so that they can be seen before.
     """
     before = reading.topology()
-    after = declare(before, fleet, context, prune=options.prune)
+    after = declare(before, fleet, context, prune=options.prune, remove=options.remove)
     check_not_emptied(fleet, before, options)
     skipped = Busy()
     # Without some machines, others may get update domains that are refused in turn.
@@ -149,7 +152,7 @@ def plan_fleet(
             refused.refuse()
         skipped |= refused
         rest = leave_as_is(fleet, before, skipped)
-        after = declare(before, rest, context, prune=options.prune)
+        after = declare(before, rest, context, prune=options.prune, remove=options.remove)
     change = _compare(before, after)
     needed = needed_removals(before, change.removed)
     change = replace(
@@ -220,8 +223,16 @@ def _record_moves(tx: Transaction, context: Context, before: Topology, after: To
     )
 
 
+def _detail(action: str, change: FleetChange, options: ApplyOptions) -> str:
+    if action != DISCOVER:
+        return "stated as a fact" if options.as_is else ""
+    lines = [str(each) for each in change.differences[:_MOST_LINES]]
+    more = len(change.differences) - len(lines)
+    return "; ".join([*lines, *([f"and {more} more"] if more else [])])
+
+
 def _subject(action: str, fleet: Fleet, change: FleetChange) -> str:
-    if action != _APPLY:  # of one machine, one host or one set
+    if action not in {_APPLY, DISCOVER}:  # of one machine, one host or one set
         vms, hosts, scopes = fleet.virtual_machines, fleet.hosts, fleet.scopes
         return (vms[0].vm if vms else hosts[0] if hosts else scopes[0]).name
     return (

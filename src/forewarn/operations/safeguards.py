@@ -64,13 +64,15 @@ class ApplyOptions:
     *prune* removes what it leaves out, *allow_removals* machines at most where that is many;
     *skip_busy* leaves machines and hosts as they are that cannot be moved or removed now, and
     machines whose new host does not take them. *as_is* states facts: the machines are on these
-    hosts already, so nothing that a host is doing refuses them.
+    hosts already, so nothing that a host is doing refuses them. *remove* are machines to remove,
+    too.
     """
 
     prune: bool = False
     skip_busy: bool = False
     allow_removals: int = 0
     as_is: bool = False
+    remove: tuple[VmName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Sources that know which virtual machines there are: hypervisors, and programs of operators."""

@@ -1,0 +1,85 @@
+"""What the XML of a libvirt domain says about its place in the fleet. It costs little to import.
+
+Operators write the keys of the fleet file as attributes of one element in the metadata of a domain,
+with labels and tags as elements in it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from ipaddress import ip_address
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+NAMESPACE: Final = "urn:forewarn:fleet"
+"""The namespace of our element in the metadata of a domain."""
+_NUMBERS: Final = frozenset({"update_domain", "fault_domain"})
+_PAIRS: Final = {"label": "labels", "tag": "tags"}
+_YES: Final = frozenset({"yes", "true", "1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """A domain of a hypervisor: *rank* is 2 if it runs, 1 if it is paused, and 0 if it is off.
+
+    *keys* are what its metadata says, as a fleet file would.
+    """
+
+    name: str
+    uuid: str
+    rank: int = 0
+    macs: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    is_ignored: bool = False
+
+    def encode(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def decode(cls, row: Mapping[str, Any]) -> "Domain":
+        """Return what `encode` has returned."""
+        return cls(**{**row, "macs": tuple(row["macs"]), "addresses": tuple(row["addresses"])})
+
+
+def read_domain(xml: str, *, rank: int = 0) -> Domain:
+    """Return what the *xml* of a domain says."""
+    root = ET.fromstring(xml)  # noqa: S314 - libvirt has written it, from what it parsed
+    ours = root.find(f"metadata/{{{NAMESPACE}}}*")
+    keys = {} if ours is None else _read_keys(ours)
+    ignore = str(keys.pop("ignore", ""))
+    interfaces = root.iterfind("devices/interface/mac")
+    return Domain(
+        name=root.findtext("name", ""),
+        uuid=root.findtext("uuid", ""),
+        rank=rank,
+        macs=tuple(mac.get("address", "").lower() for mac in interfaces),
+        keys=keys,
+        is_ignored=ignore.lower() in _YES,
+    )
+
+
+def _read_keys(element: ET.Element) -> dict[str, Any]:
+    keys: dict[str, Any] = dict(element.attrib)
+    for key in _NUMBERS & keys.keys():
+        if keys[key].isdecimal():  # whoever reads the fleet says what is wrong with others
+            keys[key] = int(keys[key])
+    if "addresses" in keys:
+        keys["addresses"] = keys["addresses"].split()
+    for child in element:
+        # libvirt puts the children into our namespace, others leave them without one.
+        table = _PAIRS.get(child.tag.rpartition("}")[2])
+        if table is not None:
+            keys.setdefault(table, {})[child.get("name", "")] = child.get("value", "")
+    return keys
+
+
+def usable_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Return the addresses that a machine can be known by from outside, in one order."""
+    parsed = {ip_address(each.partition("%")[0]) for each in addresses}
+    usable = [
+        each
+        for each in parsed
+        if not (each.is_loopback or each.is_link_local or each.is_multicast or each.is_unspecified)
+    ]
+    return tuple(map(str, sorted(usable, key=lambda each: (each.version, int(each)))))

@@ -1,0 +1,155 @@
+"""Hypervisors as a source: the domains of all hosts, each in one place of the fleet."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from forewarn.discovery.domains import Domain
+from forewarn.discovery.mapping import NO_PLACEMENT, Placement
+from forewarn.discovery.programs import run_program
+from forewarn.discovery.sources import SourceError
+from forewarn.domain.names import VmName, is_name, name_key
+from forewarn.files.fleet import Fleet, examine_fleet
+from forewarn.operations.reconciling import Census
+
+_AT_ONCE: Final = 8
+"""How many hosts are asked at the same time."""
+_MODULE: Final = "forewarn.discovery.libvirt_probe"
+
+
+class AddressPlace(StrEnum):
+    """Where the addresses of a domain are looked for."""
+
+    LEASE = "lease"
+    AGENT = "agent"
+    ARP = "arp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypervisor:
+    """What a host has said: its name and its domains, or why it has not."""
+
+    uri: str
+    host: str = ""
+    domains: tuple[Domain, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibvirtSource:
+    """Asks every host of *uris*, several at a time, each for *timeout* at most.
+
+    A single one may be called *host*; others are called as they call themselves.
+    """
+
+    uris: tuple[str, ...]
+    timeout: timedelta
+    environment: Mapping[str, str]
+    host: str = ""
+    addresses: tuple[AddressPlace, ...] = (AddressPlace.LEASE,)
+    placement: Placement = NO_PLACEMENT
+
+    def count(self, stopping: threading.Event) -> Census:
+        """Return the domains of all hosts; the census is partial if some hosts do not answer."""
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hypervisor") as pool:
+            asked = [pool.submit(self._ask, uri, stopping) for uri in self.uris]
+            answers = [each.result() for each in asked]
+        return make_census(answers, self.placement)
+
+    def _ask(self, uri: str, stopping: threading.Event) -> Hypervisor:
+        words = (sys.executable, "-m", _MODULE, uri, ",".join(self.addresses))
+        try:
+            text = run_program(
+                words,
+                environment=self.environment,
+                timeout=self.timeout.total_seconds(),
+                stopping=stopping,
+            )
+        except SourceError as error:
+            return Hypervisor(uri=uri, problem=f"{uri}: {error}")
+        answer = json.loads(text)
+        domains = tuple(map(Domain.decode, answer["domains"]))
+        return Hypervisor(uri=uri, host=self.host or answer["hostname"], domains=domains)
+
+
+def make_census(answers: Sequence[Hypervisor], placement: Placement) -> Census:
+    """Return what the hosts have said together, or refuse if it makes no sense."""
+    problems = tuple(each.problem for each in answers if each.problem)
+    answered = [each for each in answers if not each.problem]
+    if not answered:
+        raise SourceError(" ".join(problems))
+    _check_hosts(answered)
+    chosen = list(_choose(answered))
+    entries, remarks = _declare(chosen, placement)
+    fleet, wrong = _examine(entries, placement, [each.host for each in answered])
+    return Census(
+        fleet=fleet,
+        is_partial=bool(problems),
+        stopped=frozenset(VmName(domain.name) for _, domain in chosen if not domain.rank),
+        remarks=(*problems, *remarks, *wrong),
+    )
+
+
+def _check_hosts(answered: Sequence[Hypervisor]) -> None:
+    called: dict[str, Hypervisor] = {}
+    for each in answered:
+        other = called.setdefault(name_key(each.host), each)
+        if other is not each:
+            raise SourceError(
+                f"{other.uri} and {each.uri} are both called {each.host!r}; "
+                "write a table with a host for each."
+            )
+        if not is_name(each.host):
+            raise SourceError(f"{each.uri} is called {each.host!r}; write a host for it.")
+
+
+def _choose(answered: Sequence[Hypervisor]) -> Iterator[tuple[str, Domain]]:
+    """Yield each domain with its host: the one where it runs, if several know it.
+
+    Another host may keep its definition after a migration, or get it before.
+    """
+    chosen: dict[str, tuple[str, Domain]] = {}
+    for hypervisor in answered:
+        for domain in hypervisor.domains:
+            known = chosen.get(domain.uuid)
+            if known is None or domain.rank > known[1].rank:
+                chosen[domain.uuid] = hypervisor.host, domain
+    return iter(chosen.values())
+
+
+def _declare(
+    chosen: Sequence[tuple[str, Domain]], placement: Placement
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the domains as a fleet file has them, and those that it cannot have."""
+    entries, remarks = [], []
+    for host, domain in chosen:
+        keys = None if domain.is_ignored else placement.place(domain.name, host, domain.keys)
+        if keys is None:
+            continue
+        if not is_name(domain.name):
+            remarks.append(
+                f"{domain.name!r} on {host}: the name can have letters, digits, '.', '_' and '-'."
+            )
+            continue
+        found = {"addresses": list(domain.addresses)} if domain.addresses else {}
+        profile = {"profile": {"mac_address": domain.macs[0]}} if domain.macs else {}
+        fixed = {"name": domain.name, "vm_id": domain.uuid, "host": host}
+        entries.append({**found, **profile, **keys, **fixed})
+    return entries, remarks
+
+
+def _examine(
+    entries: Sequence[dict[str, Any]], placement: Placement, hosts: Sequence[str]
+) -> tuple[Fleet, list[str]]:
+    """Return the fleet without the entries that are wrong, and what is wrong with those."""
+    others = {**placement.sets, "host": [{"name": host} for host in hosts]}
+    fleet = examine_fleet({**others, "virtual_machine": entries})
+    wrong = {each.index for each in fleet.mistakes if each.table == "virtual_machine"}
+    right = [entry for number, entry in enumerate(entries) if number not in wrong]
+    return examine_fleet({**others, "virtual_machine": right}), list(map(str, fleet.mistakes))

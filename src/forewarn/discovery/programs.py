@@ -1,0 +1,98 @@
+"""Programs that a source runs: in sessions of their own, for a limited time."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from forewarn.discovery.sources import SourceError
+
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""How much a program may print: a fleet of a million virtual machines has half of it."""
+_LOOK_SECONDS: Final = 0.02
+_SAID: Final = 500
+
+
+def run_program(
+    words: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    timeout: float,
+    stopping: threading.Event,
+    folder: Path | None = None,
+) -> str:
+    """Return what a program prints, or raise a `SourceError` unless it ends well and in time.
+
+    Whatever it has started is ended with it.
+    """
+    # Files, because somebody has to read a pipe before it is full, and what is left may hold it.
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complained:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - what the operator wrote into the file
+                words,
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=complained,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SourceError(f"{words[0]} cannot be started: {error.strerror}.") from None
+        try:
+            _await_end(process, printed, time.monotonic() + timeout, timeout, stopping)
+        except SourceError as error:
+            raise SourceError(_with_complaint(str(error), complained)) from None
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return _read(printed)
+
+
+def _await_end(
+    process: subprocess.Popen[bytes],
+    printed: IO[bytes],
+    deadline: float,
+    timeout: float,
+    stopping: threading.Event,
+) -> None:
+    while process.poll() is None:
+        if stopping.is_set():
+            raise SourceError("The server is about to stop.")
+        if time.monotonic() > deadline:
+            raise SourceError(f"It did not answer within {timeout:g} seconds.")
+        if os.fstat(printed.fileno()).st_size > MOST_BYTES:
+            raise SourceError(f"It printed more than {MOST_BYTES // 1024 // 1024} MiB.")
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_SECONDS)
+    code = process.returncode
+    if code:
+        ended = f"exit code {code}" if code > 0 else f"signal {-code}"
+        raise SourceError(f"It ended with {ended}.")
+
+
+def _with_complaint(problem: str, complained: IO[bytes]) -> str:
+    """Return *problem* after the last line that the program has complained about."""
+    size = os.fstat(complained.fileno()).st_size
+    complained.seek(max(0, size - 4 * _SAID))
+    lines = complained.read().decode(errors="replace").split("\n")
+    said = [" ".join(line.split()) for line in lines if line.strip()]
+    return f"{said[-1][-_SAID:].rstrip('.')}. {problem}" if said else problem
+
+
+def _read(printed: IO[bytes]) -> str:
+    printed.seek(0)
+    content = printed.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise SourceError(f"It printed more than {MOST_BYTES // 1024 // 1024} MiB.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SourceError("What it printed is not UTF-8 text.") from None

@@ -1,0 +1,349 @@
+"""What a source has counted, compared with the fleet: what to add, to change and to remove.
+
+A source decides about the virtual machines that it brought, and about no others. It adds sets and
+hosts, and never changes or removes one. What looks like a failure of the source changes nothing.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from typing import Final
+
+from forewarn.domain.names import HostName, VmName, name_key
+from forewarn.domain.phrases import say_names
+from forewarn.domain.topology import (
+    DeliveryScope,
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+    make_scope_id,
+    normalise_address,
+)
+from forewarn.files.declarations import USUAL_POLICY
+from forewarn.files.fleet import DeclaredVirtualMachine, Fleet
+
+OWNER_LABEL: Final = "discovery"
+"""The label of a virtual machine that has the name of the source that brought it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """The virtual machines that a source has counted.
+
+    It is partial if the source could not look everywhere: a machine that is missing may still be
+    there. Those *stopped* are defined but not running. *remarks* are for operators.
+    """
+
+    fleet: Fleet
+    is_partial: bool = False
+    stopped: frozenset[VmName] = frozenset()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How far a *source* is believed when machines are missing from its answers.
+
+    A machine is removed when it was missing from *remove_after* complete answers in a row. An
+    answer without more than *most_missing* percent of the source's machines is not believed.
+    """
+
+    source: str
+    remove_after: int = 3
+    most_missing: int = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """What to do about a census: declare *fleet*, remove those who are *gone*.
+
+    *absences* counts the answers in a row without a machine. With a *refusal* nothing is done.
+    """
+
+    fleet: Fleet = field(default_factory=Fleet)
+    gone: tuple[VmName, ...] = ()
+    absences: Mapping[VmName, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    refusal: str = ""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the fleet has to change."""
+        fleet = self.fleet
+        return bool(fleet.virtual_machines or fleet.scopes or fleet.hosts or self.gone)
+
+
+def owned_by(known: Topology, source: str) -> dict[VmName, VirtualMachine]:
+    """Return the virtual machines of the fleet that *source* brought."""
+    vms = known.virtual_machines.items()
+    return {name: vm for name, vm in vms if vm.labels.get(OWNER_LABEL) == source}
+
+
+def reconcile(
+    known: Topology,
+    census: Census,
+    terms: Terms,
+    *,
+    absences: Mapping[VmName, int],
+    busy: Container[VmName],
+) -> Reconciliation:
+    """Return what follows from *census*; a *busy* machine is neither removed nor renamed."""
+    own = owned_by(known, terms.source)
+    hosts = _spellings(known, census.fleet)
+    roster = _Roster(known=known, own=own, census=census, busy=busy, hosts=hosts)
+    found, remarks = roster.take_in(census.fleet.virtual_machines)
+    missing = roster.missing()
+    if refusal := _find_refusal(census, terms, len(own), len(missing)):
+        return Reconciliation(absences=absences, refusal=refusal)
+    counted = _count(missing, absences, busy, is_partial=census.is_partial)
+    gone = {name for name, times in counted.items() if times >= terms.remove_after}
+    names = {each.vm.name for each in found}
+    gone |= {old.name for old in roster.renamed(found) if old.name not in names}
+    joined = [roster.join(each, terms) for each in found]
+    settled, taken = _settle_addresses(known, joined, gone, census.stopped)
+    changed = tuple(each for each in settled if _differs(known, each))
+    return Reconciliation(
+        fleet=Fleet(
+            scopes=tuple(_new_scopes(known, census.fleet, changed)),
+            virtual_machines=changed,
+            hosts=tuple(
+                host for host in census.fleet.hosts if hosts[name_key(host.name)] not in known.hosts
+            ),
+        ),
+        gone=tuple(name for name in own if name in gone),
+        absences={name: times for name, times in counted.items() if name not in gone},
+        remarks=(*census.remarks, *remarks, *taken),
+    )
+
+
+def _find_refusal(census: Census, terms: Terms, own: int, missing: int) -> str:
+    """Return why a complete census is rather a failure of its source than the truth."""
+    if census.is_partial or not missing:
+        return ""
+    advice = "If they are really gone, remove them with `vm remove`."
+    if not census.fleet.virtual_machines:
+        return f"It reports no virtual machine, but the fleet has {own} from it. {advice}"
+    if missing > max(1, own * terms.most_missing // 100):
+        return (
+            f"It no longer reports {missing} of the {own} virtual machines that the fleet has "
+            f"from it, more than {terms.most_missing} percent. {advice}"
+        )
+    return ""
+
+
+def _count(
+    missing: Iterable[VmName],
+    absences: Mapping[VmName, int],
+    busy: Container[VmName],
+    *,
+    is_partial: bool,
+) -> dict[VmName, int]:
+    """Count the answers without each machine; an event that is at it may hide it for a while."""
+    step = 0 if is_partial else 1
+    counted = {name: absences.get(name, 0) + step for name in missing if name not in busy}
+    return {name: times for name, times in counted.items() if times}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Roster:
+    """Who is who: the machines that a source reports, and those that the fleet has."""
+
+    known: Topology
+    own: Mapping[VmName, VirtualMachine]
+    census: Census
+    busy: Container[VmName]
+    hosts: Mapping[str, HostName]
+
+    def take_in(
+        self, declared: Sequence[DeclaredVirtualMachine]
+    ) -> tuple[list[DeclaredVirtualMachine], list[str]]:
+        """Return those that the source may decide about, each once, and remarks on the others."""
+        found: dict[str, DeclaredVirtualMachine] = {}
+        ids: set[str] = set()
+        foreign, twice, waiting = [], [], []
+        for each in sorted(declared, key=self._is_stranger):
+            key, vm_id = name_key(each.vm.name), name_key(self._vm_id_of(each.vm))
+            if key in found or (vm_id and vm_id in ids):
+                twice.append(each.vm.name)
+            elif self._is_foreign(each.vm):
+                foreign.append(each.vm.name)
+            elif self._must_wait(each.vm):
+                waiting.append(each.vm.name)
+            else:
+                found[key] = each
+                ids.add(vm_id)
+        remarks = [
+            f"{say_names(sorted(names))}: {problem}."
+            for names, problem in (
+                (foreign, "declared by somebody else, and left as is"),
+                (twice, "reported more than once, under one name or one vm_id"),
+                (waiting, "changed the name or the vm_id, which has to wait"),
+            )
+            if names
+        ]
+        order = {name_key(each.vm.name): number for number, each in enumerate(declared)}
+        return sorted(found.values(), key=lambda each: order[name_key(each.vm.name)]), remarks
+
+    def missing(self) -> list[VmName]:
+        """Return which machines of the source it does not report, under any name."""
+        reported = self.census.fleet.virtual_machines
+        names = {name_key(each.vm.name) for each in reported}
+        ids = {name_key(each.vm.vm_id) for each in reported} - {""}
+        return [
+            name
+            for name, vm in self.own.items()
+            if name_key(name) not in names and name_key(vm.vm_id) not in ids
+        ]
+
+    def renamed(self, found: Iterable[DeclaredVirtualMachine]) -> Iterator[VirtualMachine]:
+        """Yield the machines of the source that have another name now, or another spelling."""
+        for each in found:
+            yield from (old for old in self._namesakes(each.vm) if old.name != each.vm.name)
+
+    def join(self, declared: DeclaredVirtualMachine, terms: Terms) -> DeclaredVirtualMachine:
+        """Return *declared* as the source's own, with what it does not say as it was."""
+        vm, before = declared.vm, self.own.get(declared.vm.name)
+        host = vm.host and self.hosts[name_key(vm.host)]
+        if before is not None and self.census.is_partial and vm.name in self.census.stopped:
+            # Where it runs may be just where nobody could look.
+            host = before.host
+        scope = declared.scope
+        if scope.kind is ScopeKind.VIRTUAL_MACHINE and scope.policy == USUAL_POLICY:
+            scope = self.known.scopes.get(scope.scope_id, scope)
+        labels = {**vm.labels, OWNER_LABEL: terms.source}
+        return replace(declared, vm=replace(vm, host=host, labels=labels), scope=scope)
+
+    def _namesakes(self, vm: VirtualMachine) -> Iterator[VirtualMachine]:
+        """Yield the machines of the fleet with the name or the vm_id of *vm*."""
+        directory = self.known.directory
+        by_name = directory.by_name.get(name_key(vm.name))
+        by_vm_id = directory.by_vm_id.get(name_key(vm.vm_id)) if vm.vm_id else None
+        if by_name is not None:
+            yield by_name
+        if by_vm_id is not None and by_vm_id is not by_name:
+            yield by_vm_id
+
+    def _is_foreign(self, vm: VirtualMachine) -> bool:
+        return any(each.name not in self.own for each in self._namesakes(vm))
+
+    def _must_wait(self, vm: VirtualMachine) -> bool:
+        """Tell whether *vm* is another machine than before, of which nothing is known for sure."""
+        others = [each for each in self._namesakes(vm) if each.name != vm.name]
+        before = self.own.get(vm.name)
+        is_other = before is not None and bool(vm.vm_id) and not _is_same(before.vm_id, vm.vm_id)
+        if self.census.is_partial and (is_other or others):
+            return True
+        return any(each.name in self.busy for each in others) or (is_other and vm.name in self.busy)
+
+    def _is_stranger(self, declared: DeclaredVirtualMachine) -> bool:
+        """Tell whether it is not the machine that has its name now: of two, that one counts."""
+        before = self.own.get(declared.vm.name)
+        return before is None or not _is_same(before.vm_id, self._vm_id_of(declared.vm))
+
+    def _vm_id_of(self, vm: VirtualMachine) -> str:
+        """Return the vm_id that *vm* states, or keeps."""
+        before = self.own.get(vm.name)
+        return vm.vm_id or (before.vm_id if before else "")
+
+
+def _spellings(known: Topology, fleet: Fleet) -> dict[str, HostName]:
+    """Return how each host is spelled: as in the fleet, or else as it is first mentioned."""
+    spellings = {name_key(name): name for name in known.hosts}
+    mentioned = (each.vm.host for each in fleet.virtual_machines if each.vm.host)
+    for name in (*(host.name for host in fleet.hosts), *mentioned):
+        spellings.setdefault(name_key(name), name)
+    return spellings
+
+
+def _is_same(one: str, other: str) -> bool:
+    return name_key(one) == name_key(other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Addresses:
+    """Who has which address: the machine that has it now, unless it has given it up.
+
+    Otherwise a machine could take the place of another one by stating its address.
+    """
+
+    known: Topology
+    stated: Mapping[VmName, Sequence[str]]
+    gone: Container[VmName]
+    stopped: Container[VmName]
+
+    def owners(self) -> dict[str, VmName]:
+        """Return the owner of each address that is stated."""
+        owners: dict[str, VmName] = {}
+        for name, keys in self.stated.items():
+            for key in keys:
+                holder = self.known.directory.by_address.get(key)
+                keeps = holder is not None and self._keeps(holder.name, key)
+                owners.setdefault(key, holder.name if holder is not None and keeps else name)
+        return owners
+
+    def _keeps(self, holder: VmName, key: str) -> bool:
+        if holder in self.gone:
+            return False
+        if holder not in self.stated:  # it belongs to somebody else, or is missing for now
+            return True
+        stated = self.stated[holder]
+        return key in stated if stated else holder not in self.stopped
+
+
+def _settle_addresses(
+    known: Topology,
+    found: Sequence[DeclaredVirtualMachine],
+    gone: Container[VmName],
+    stopped: Container[VmName],
+) -> tuple[list[DeclaredVirtualMachine], list[str]]:
+    """Give each address to one machine, and each machine that states none those it had."""
+    stated = {each.vm.name: tuple(map(_key_of, each.vm.addresses)) for each in found}
+    owners = _Addresses(known=known, stated=stated, gone=gone, stopped=stopped).owners()
+    settled, remarks = [], []
+    for each in found:
+        name, before = each.vm.name, known.virtual_machines.get(each.vm.name)
+        addresses = each.vm.addresses or (before.addresses if before else ())
+        lost = [it for it in addresses if owners.get(_key_of(it), name) != name]
+        remarks += [f"{name}: address {it} belongs to {owners[_key_of(it)]}." for it in lost]
+        kept = tuple(dict.fromkeys(it for it in addresses if it not in lost))
+        settled.append(replace(each, vm=replace(each.vm, addresses=kept)))
+    return settled, remarks
+
+
+def _key_of(address: str) -> str:
+    try:
+        ip_address(address)
+    except ValueError:
+        return address  # whoever checks the fleet says what is wrong with it
+    return normalise_address(address)
+
+
+def _differs(known: Topology, declared: DeclaredVirtualMachine) -> bool:
+    before = known.virtual_machines.get(declared.vm.name)
+    if before is None:
+        return True
+    vm = declared.vm
+    update, fault = declared.update_domain, declared.fault_domain
+    same = replace(
+        vm,
+        update_domain=before.update_domain if update is None else update,
+        fault_domain=before.fault_domain if fault is None else fault,
+        vm_id=vm.vm_id or before.vm_id,
+    )
+    is_alone = declared.scope.kind is ScopeKind.VIRTUAL_MACHINE
+    return same != before or (is_alone and known.scopes.get(vm.scope_id) != declared.scope)
+
+
+def _new_scopes(
+    known: Topology, fleet: Fleet, changed: Iterable[DeclaredVirtualMachine]
+) -> Iterator[DeliveryScope]:
+    """Yield the sets that the fleet does not have: those declared, and those only named."""
+    declared = {scope.scope_id: scope for scope in fleet.scopes}
+    named = {
+        make_scope_id(each.scope.kind, each.scope.name): replace(each.scope, placement_group=None)
+        for each in changed
+        if each.scope.kind is not ScopeKind.VIRTUAL_MACHINE
+    }
+    for scope_id, scope in {**named, **declared}.items():
+        if scope_id not in known.scopes:
+            yield scope
