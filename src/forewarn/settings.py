@@ -143,6 +143,7 @@ class Settings(BaseSettings):
     speed: float = _setting("speed", ge=1, le=FASTEST, allow_inf_nan=False)
     executor: ExecutorKind = _setting("executor")
     executor_file: Path | None = _setting("executor_file")
+    discovery_file: Path | None = _setting("discovery_file")
     paused: bool = _setting("paused")
     notice: NoticeMode = _setting("notice")
     default_vm: str | None = _setting("default_vm")
@@ -206,6 +207,8 @@ class Settings(BaseSettings):
             raise ValueError("The setting journal needs a database in a file, not PostgreSQL.")
         if self.executor_file is not None and os.name == "nt":
             raise ValueError("The setting executor_file cannot be used on Windows.")
+        if self.discovery_file is not None and os.name == "nt":
+            raise ValueError("The setting discovery_file cannot be used on Windows.")
         return self
 
     @model_validator(mode="after")

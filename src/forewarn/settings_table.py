@@ -113,6 +113,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "executor": _choice("Carry out impacts, or only simulate them.", ExecutorKind.MANUAL),
     "executor_file": _path("What carries out impacts, by host and event type."),
+    "discovery_file": _path("Sources that say which virtual machines there are."),
     "paused": _switch("Serve, but begin nothing until forewarn resume."),
     "notice": _choice(
         "Whether to announce user operations that no client polls for.", NoticeMode.ALWAYS

@@ -10,6 +10,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
+from forewarn.discovery.explorer import Explorer
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.notifications.outbox import Courier
 from forewarn.ports.changes import StoreChange
@@ -23,7 +24,7 @@ log: Final[FilteringBoundLogger] = structlog.get_logger()
 
 _RENEW_SECONDS: Final = 1.0
 _COURIER_SECONDS: Final = 2.0
-"""How long a message under way may take to arrive before its courier is left behind."""
+"""How long a message or a question under way may take before its thread is left behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Leader:
     scheduler: Scheduler
     couriers: tuple[Courier, ...]
     upkeep: Upkeep
+    explorer: Explorer | None = None
 
 
 class Candidate:
@@ -85,9 +87,11 @@ class Candidate:
         return leader.scheduler.count_maintenances() if leader else Counter()
 
     def wake(self) -> None:
-        """Have the scheduler look again, if there is one."""
+        """Have the scheduler look again, if there is one, and whoever asks sources."""
         if leader := self._leader:
             leader.scheduler.wake()
+            if leader.explorer is not None:
+                leader.explorer.wake()
 
     def finish_turn(self) -> None:
         """Return when nothing is done here any more that was decided before the last commit."""
@@ -143,6 +147,9 @@ class Candidate:
         for courier in leader.couriers:
             name = f"courier-{courier.target}"
             yield supervisor.start(name, courier.rounds, ended=over, patience=_COURIER_SECONDS)
+        if leader.explorer is not None:
+            patience = _COURIER_SECONDS
+            yield supervisor.start("discovery", leader.explorer, ended=over, patience=patience)
 
     def _drop(self) -> None:
         """Wait until nothing acts under the old epoch any more."""

@@ -10,11 +10,13 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from forewarn.bootstrap.leader import Candidate, Leader
+from forewarn.bootstrap.machine_sources import ReloadableSources
 from forewarn.bootstrap.presence import introduce
 from forewarn.bootstrap.start import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import Employer, Workforce
 from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.discovery.explorer import Explorer
 from forewarn.domain.names import HostName
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.emulator.journal import MemoryJournal
@@ -61,13 +63,15 @@ SCHEDULER: Final = "scheduler"
 class Outside:
     """Whom a server talks to outside: executors and host workers, gates, and targets to notify.
 
-    Whoever makes *outbound* closes it. Without a *workforce*, operators do it all by hand.
+    Whoever makes *outbound* closes it. Without a *workforce*, operators do it all by hand. With
+    *sources*, the fleet follows what they say.
     """
 
     outbound: Outbound
     workforce: Employer = field(default_factory=lambda: Workforce(executor=ManualExecutor()))
     notifications: Notifications = field(default_factory=Notifications)
     gates: Mapping[str, KnownGate] = field(default_factory=dict)
+    sources: ReloadableSources | None = None
 
 
 def assemble(
@@ -152,6 +156,7 @@ class Replica:
     database: str
     executor_problem: Callable[[], str] = lambda: ""
     reload_executors: Callable[[], None] = lambda: None
+    reload_sources: Callable[[], None] = lambda: None
     around: Callable[[App], App] = lambda app: app
 
     def settle(self) -> None:
@@ -288,6 +293,19 @@ class _LeaderMaker:
                 epoch=epoch,
                 archives=lambda: workforce.archives,
             ),
+            explorer=self._explorer(epoch, scheduler.wake),
+        )
+
+    def _explorer(self, epoch: int, changed: Callable[[], None]) -> Explorer | None:
+        if self.outside.sources is None:
+            return None
+        return Explorer(
+            self.outside.sources,
+            store=self.store,
+            context=lambda who: replace(self.context(who), actor=Actor.SERVER),
+            wall=SystemClock(),
+            epoch=epoch,
+            changed=changed,
         )
 
     def _couriers(self, epoch: int) -> Iterator[Courier]:

@@ -16,6 +16,7 @@ from forewarn.bootstrap.address import leave_address, public_url
 from forewarn.bootstrap.database import OpenDatabase, open_database, wait_for
 from forewarn.bootstrap.fronts import Fronts
 from forewarn.bootstrap.listening import Listeners, open_listeners
+from forewarn.bootstrap.machine_sources import ReloadableSources
 from forewarn.bootstrap.operators import ControlServer, control_server
 from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
@@ -92,6 +93,7 @@ def _read_parts(settings: Settings) -> Outside:
         outbound=outbound,
         notifications=read_notifications(settings.notifications, outbound),
         gates=read_gates(settings.gates, environment_with({}), outbound),
+        sources=None if settings.discovery_file is None else ReloadableSources(settings),
     )
 
 
@@ -122,6 +124,7 @@ def _replica(
             database=database.place,
             executor_problem=lambda: workforce.problem,
             reload_executors=workforce.reload,
+            reload_sources=outside.sources.reload if outside.sources else lambda: None,
         )
 
 
@@ -271,10 +274,11 @@ def _reload(replica: Replica, control: ControlServer) -> None:
             log.info("certificate_renewed")
     except ForewarnError as error:
         log.error("certificate_not_renewed", error=str(error))  # noqa: TRY400 - the sentence says it all
-    try:
-        replica.reload_executors()
-    except Exception:  # a server goes on without what cannot be reloaded
-        log.exception("reload_failed")
+    for reload in (replica.reload_executors, replica.reload_sources):
+        try:
+            reload()
+        except Exception:  # a server goes on without what cannot be reloaded
+            log.exception("reload_failed")
     replica.candidate.wake()
 
 

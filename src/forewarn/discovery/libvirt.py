@@ -90,9 +90,9 @@ def make_census(answers: Sequence[Hypervisor], placement: Placement) -> Census:
     fleet, wrong = _examine(entries, placement, [each.host for each in answered])
     return Census(
         fleet=fleet,
-        is_partial=bool(problems),
+        trouble=" ".join(problems),
         stopped=frozenset(VmName(domain.name) for _, domain in chosen if not domain.rank),
-        remarks=(*problems, *remarks, *wrong),
+        remarks=(*remarks, *wrong),
     )
 
 

@@ -30,14 +30,19 @@ OWNER_LABEL: Final = "discovery"
 class Census:
     """The virtual machines that a source has counted.
 
-    It is partial if the source could not look everywhere: a machine that is missing may still be
-    there. Those *stopped* are defined but not running. *remarks* are for operators.
+    With a *trouble* the source could not look everywhere, and a machine that is missing may still
+    be there. Those *stopped* are defined but not running. *remarks* are for operators.
     """
 
     fleet: Fleet
-    is_partial: bool = False
+    trouble: str = ""
     stopped: frozenset[VmName] = frozenset()
     remarks: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the source could not look everywhere."""
+        return bool(self.trouble)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
