@@ -271,6 +271,7 @@ def export_from(store: SqliteStore, tally: Tally, epoch: Callable[[], int]) -> C
             followers=lambda: 0,
             lateness=Distribution(()),
             epoch=epoch,
+            discovered=tuple,
             is_paused=lambda: False,
             has_executors=lambda: True,
             maintenances=dict,

@@ -27,6 +27,7 @@ from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
 from forewarn.domain.access import ADMIN
 from forewarn.emulator.builtin import built_in_scenarios
+from forewarn.operations.discovery import find_sources
 from forewarn.operations.pausing import find_pause
 from forewarn.telemetry.metrics import FigureSources, exporter
 from forewarn.wording.addresses import TcpAddress, parse_address
@@ -187,6 +188,7 @@ def _sources(
         lateness=replica.performance.lateness,
         epoch=lambda: replica.candidate.epoch,
         is_paused=lambda: replica.store.read(find_pause) is not None,
+        discovered=lambda: replica.store.read(find_sources),
         has_executors=lambda: not replica.executor_problem(),
         maintenances=replica.candidate.count_maintenances,
         endings=replica.performance.endings,

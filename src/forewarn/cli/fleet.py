@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,11 +22,22 @@ from forewarn.cli.options import (
     argument,
     option,
     taking,
+    text,
     toggle,
 )
-from forewarn.cli.output import Row, print_line, print_toml, table_of, with_options
+from forewarn.cli.output import (
+    Columns,
+    Row,
+    print_line,
+    print_toml,
+    table_of,
+    time_of,
+    with_options,
+)
 from forewarn.cli.session import Session, command
+from forewarn.cli.times import duration_option
 from forewarn.cli.vm import COLUMNS
+from forewarn.discovery.vocabulary import AddressPlace
 from forewarn.wording.differences import SIGNS, difference_line, entry_noun
 
 app = noun("fleet")
@@ -42,6 +54,32 @@ _MANNER: Final = {
         default=0,
     ),
     "as_is": AS_IS,
+}
+_SOURCE_COLUMNS: Final[Columns] = {
+    "source": "name",
+    "kind": "kind",
+    "state": lambda row: "failed" if row["problem"] else "works",
+    "since": lambda row: time_of(row["since"]),
+    "machines": "machines",
+    "missing": "missing",
+}
+
+
+class ImportKind(StrEnum):
+    """Whose virtual machines can be imported."""
+
+    LIBVIRT = "libvirt"
+
+
+IMPORTING: Final = {
+    "host": text("NAME", "Name of the host, if there is one URI."),
+    "mapping": Flag(kind=Path, option=option("FILE", "Mapping file: names to sets and labels.")),
+    "addresses": Flag(
+        kind=list[AddressPlace],
+        option=option("PLACE", "lease, agent or arp; repeatable (default: lease)."),
+    ),
+    "timeout": Flag(option=duration_option("How long each host may take."), default="30s"),
+    "apply": toggle("--apply", "Apply the fleet instead of printing it."),
 }
 
 
@@ -80,6 +118,45 @@ def export(session: Session) -> None:
     from forewarn.files.fleet import write_fleet_file  # noqa: PLC0415 - slow to load
 
     session.show(session.get("fleet"), lambda fleet: print_toml(write_fleet_file(fleet)))
+
+
+@command(app, "import", DRY_RUN)
+@taking(IMPORTING)
+def import_fleet(
+    session: Session,
+    given: Given,
+    *,
+    kind: Annotated[ImportKind, argument("KIND", "What to ask: libvirt.")],  # noqa: ARG001 - of one
+    uris: Annotated[list[str], argument("URI", "Connection URI of each host.")],
+) -> None:
+    """Print the virtual machines of hypervisors as a fleet file, or apply it.
+
+    Example: forewarn fleet import libvirt qemu+ssh://root@kvm-1/system
+    """
+    from forewarn.cli.importing import list_domains, without_known_sets  # noqa: PLC0415 - slow
+
+    found = list_domains(uris, given)
+    for remark in found.remarks:
+        print_line(f"forewarn: {remark}", err=True)
+    if not (given["apply"] or session.dry_run):
+        from forewarn.files.fleet import write_fleet_file  # noqa: PLC0415 - slow to load
+
+        session.show(found.content, lambda fleet: print_toml(write_fleet_file(fleet)))
+        return
+    fleet = without_known_sets(found.content, session.get("fleet"))
+    # Where they are has happened, and what is busy is as good as it can be until then.
+    body = {"fleet": fleet, "dry_run": session.dry_run, "as_is": True, "skip_busy": True}
+    answer = session.post("fleet", body=body, takes_key=False)
+    session.show(answer, _print_rehearsed_change if session.dry_run else _print_change)
+
+
+@command(app, "sources")
+def sources(session: Session) -> None:
+    """Show the sources that the fleet follows.
+
+    Example: forewarn fleet sources
+    """
+    session.show(session.get("discovery"), _print_sources)
 
 
 @command(app, "show")
@@ -147,6 +224,14 @@ def _with_lines(refusal: ServerRefusedError, file: Path, text: str) -> CommandEr
     can_be_skipped = str(refusal.problem.get("type")).endswith(_SKIPPED)
     more = ", or add --skip-busy to leave it unchanged" if can_be_skipped else ""
     return refuse_lines(file, placed, refusal.code, refusal.hint + more)
+
+
+def _print_sources(answer: Row) -> None:
+    """Print how each source is, and what it could not do."""
+    table_of("sources", _SOURCE_COLUMNS)(answer)
+    for each in answer["sources"]:
+        for sentence in filter(None, (each["problem"], *each["remarks"])):
+            print_line(f"! {each['name']}: {sentence}")
 
 
 def _print_change(change: Row) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from forewarn.console.visit import ActionRoute, ConsoleRoute, Done, Page, PageRoute, Visit
+from forewarn.desk.discovery import list_sources
 from forewarn.desk.server import ServerStatusView, pause_server, resume_server, server_status
 from forewarn.desk.services import Services
 from forewarn.domain.roles import Role
@@ -29,13 +30,18 @@ def show_health(visit: Visit) -> Page:
     """Show whether everything works, and what does not."""
     services = visit.caller.services
     status, condition = server_status(visit.caller), _look(services)
+    sources = list_sources(visit.caller)
     return Page(
         title="Health",
         template="health.html",
         values={
             "status": status,
             "condition": condition,
-            "problems": tuple(find_problems(status, condition)),
+            "problems": (
+                *find_problems(status, condition),
+                *(f"The fleet does not follow {s.name}. {s.problem}" for s in sources if s.problem),
+            ),
+            "sources": sources,
             "leaders": [each.name for each in status.replicas if each.is_leader],
             "clock": services.clock.kind,
             "jumps": tuple(services.jumps())[::-1],

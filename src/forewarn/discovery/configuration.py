@@ -12,9 +12,10 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from forewarn.discovery.command import CommandSource
-from forewarn.discovery.libvirt import AddressPlace, LibvirtSource
+from forewarn.discovery.libvirt import LibvirtSource
 from forewarn.discovery.mapping import NO_PLACEMENT, read_placement
 from forewarn.discovery.sources import KnownSource, MachineSource
+from forewarn.discovery.vocabulary import AddressPlace
 from forewarn.domain.names import is_name
 from forewarn.files.tables import (
     NamedTable,

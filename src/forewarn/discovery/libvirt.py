@@ -7,28 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 from forewarn.discovery.domains import Domain
 from forewarn.discovery.mapping import NO_PLACEMENT, Placement
 from forewarn.discovery.programs import run_program
 from forewarn.discovery.sources import SourceError
+from forewarn.discovery.vocabulary import AddressPlace
 from forewarn.domain.names import VmName, is_name, name_key
-from forewarn.files.fleet import Fleet, examine_fleet
+from forewarn.files.fleet import examine_fleet
 from forewarn.operations.reconciling import Census
 
 _AT_ONCE: Final = 8
 """How many hosts are asked at the same time."""
 _MODULE: Final = "forewarn.discovery.libvirt_probe"
-
-
-class AddressPlace(StrEnum):
-    """Where the addresses of a domain are looked for."""
-
-    LEASE = "lease"
-    AGENT = "agent"
-    ARP = "arp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +31,16 @@ class Hypervisor:
     host: str = ""
     domains: tuple[Domain, ...] = ()
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What hosts have said together: the *content* of a fleet file, and what a census has."""
+
+    content: Mapping[str, Sequence[Mapping[str, Any]]]
+    trouble: str
+    stopped: frozenset[VmName]
+    remarks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +59,20 @@ class LibvirtSource:
 
     def count(self, stopping: threading.Event) -> Census:
         """Return the domains of all hosts; the census is partial if some hosts do not answer."""
+        found = self.list(stopping)
+        return Census(
+            fleet=examine_fleet(found.content),
+            trouble=found.trouble,
+            stopped=found.stopped,
+            remarks=found.remarks,
+        )
+
+    def list(self, stopping: threading.Event) -> Listing:
+        """Return the domains of all hosts as a fleet file has them."""
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hypervisor") as pool:
             asked = [pool.submit(self._ask, uri, stopping) for uri in self.uris]
             answers = [each.result() for each in asked]
-        return make_census(answers, self.placement)
+        return make_listing(answers, self.placement)
 
     def _ask(self, uri: str, stopping: threading.Event) -> Hypervisor:
         words = (sys.executable, "-m", _MODULE, uri, ",".join(self.addresses))
@@ -78,7 +90,7 @@ class LibvirtSource:
         return Hypervisor(uri=uri, host=self.host or answer["hostname"], domains=domains)
 
 
-def make_census(answers: Sequence[Hypervisor], placement: Placement) -> Census:
+def make_listing(answers: Sequence[Hypervisor], placement: Placement) -> Listing:
     """Return what the hosts have said together, or refuse if it makes no sense."""
     problems = tuple(each.problem for each in answers if each.problem)
     answered = [each for each in answers if not each.problem]
@@ -87,9 +99,10 @@ def make_census(answers: Sequence[Hypervisor], placement: Placement) -> Census:
     _check_hosts(answered)
     chosen = list(_choose(answered))
     entries, remarks = _declare(chosen, placement)
-    fleet, wrong = _examine(entries, placement, [each.host for each in answered])
-    return Census(
-        fleet=fleet,
+    others = {**placement.sets, "host": [{"name": each.host} for each in answered]}
+    right, wrong = _sort_out(entries, others)
+    return Listing(
+        content={**others, "virtual_machine": right},
         trouble=" ".join(problems),
         stopped=frozenset(VmName(domain.name) for _, domain in chosen if not domain.rank),
         remarks=(*remarks, *wrong),
@@ -140,16 +153,15 @@ def _declare(
         found = {"addresses": list(domain.addresses)} if domain.addresses else {}
         profile = {"profile": {"mac_address": domain.macs[0]}} if domain.macs else {}
         fixed = {"name": domain.name, "vm_id": domain.uuid, "host": host}
-        entries.append({**found, **profile, **keys, **fixed})
+        entries.append({**fixed, **found, **profile, **keys, **fixed})
     return entries, remarks
 
 
-def _examine(
-    entries: Sequence[dict[str, Any]], placement: Placement, hosts: Sequence[str]
-) -> tuple[Fleet, list[str]]:
-    """Return the fleet without the entries that are wrong, and what is wrong with those."""
-    others = {**placement.sets, "host": [{"name": host} for host in hosts]}
+def _sort_out(
+    entries: Sequence[dict[str, Any]], others: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the entries that can be read, and what is wrong with the others."""
     fleet = examine_fleet({**others, "virtual_machine": entries})
     wrong = {each.index for each in fleet.mistakes if each.table == "virtual_machine"}
     right = [entry for number, entry in enumerate(entries) if number not in wrong]
-    return examine_fleet({**others, "virtual_machine": right}), list(map(str, fleet.mistakes))
+    return right, list(map(str, fleet.mistakes))

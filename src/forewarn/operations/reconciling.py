@@ -125,7 +125,7 @@ def _find_refusal(census: Census, terms: Terms, own: int, missing: int) -> str:
     """Return why a complete census is rather a failure of its source than the truth."""
     if census.is_partial or not missing:
         return ""
-    advice = "If they are really gone, remove them with `vm remove`."
+    advice = "If they are really gone, remove them from the fleet."
     if not census.fleet.virtual_machines:
         return f"It reports no virtual machine, but the fleet has {own} from it. {advice}"
     if missing > max(1, own * terms.most_missing // 100):

@@ -1,7 +1,7 @@
 """Figures for Prometheus. What there is, is in one table, and nothing is told apart by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, product
@@ -25,6 +25,7 @@ from forewarn.domain.policy import Policy, approved_at
 from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
 from forewarn.domain.topology import Topology
+from forewarn.operations.discovery import SourceStatus
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution, Tally
@@ -115,6 +116,12 @@ METRICS: Final[Mapping[str, Family]] = {
     ),
     "forewarn_lease_epoch": Family("gauge", "The lease epoch of this server."),
     "forewarn_executors_usable": Family("gauge", "1 unless the executor file is wrong."),
+    "forewarn_discovery_working": Family(
+        "gauge", "1 unless the last question to a source failed.", ("source",)
+    ),
+    "forewarn_discovery_machines": Family(
+        "gauge", "Virtual machines that the fleet has from a source.", ("source",)
+    ),
     "forewarn_server_paused": Family("gauge", "1 if the server is paused and begins nothing."),
     "forewarn_leader": Family("gauge", "1 while this server holds the lease."),
     "forewarn_replicas": Family("gauge", "Replicas that were seen in the last 10 seconds."),
@@ -146,6 +153,7 @@ class FigureSources:
     lateness: Distribution
     epoch: Callable[[], int]
     is_paused: Callable[[], bool]
+    discovered: Callable[[], Sequence[SourceStatus]]
     has_executors: Callable[[], bool]
     maintenances: Callable[[], Mapping[MaintenanceStatus, int]]
     endings: Mapping[MaintenanceOutcome, int]
@@ -185,7 +193,7 @@ class _Figures(Collector):
         yield from self._of_memory()
         try:
             figures = self._from.store.figures()
-            is_paused = self._from.is_paused()
+            is_paused, sources = self._from.is_paused(), self._from.discovered()
             roll = self._from.replicas.call_roll()
             self._lives.catch_up()
         except StoreError as error:
@@ -197,6 +205,9 @@ class _Figures(Collector):
         self._trouble = ""
         yield _values("forewarn_store_readable", 1)
         yield _values("forewarn_server_paused", is_paused)
+        working = {each.name: not each.problem for each in sources}
+        yield _by("forewarn_discovery_working", working)
+        yield _by("forewarn_discovery_machines", {each.name: each.machines for each in sources})
         yield from self._of_store(figures)
         yield from self._of_replicas(figures, roll, epoch)
         yield from self._of_lives()

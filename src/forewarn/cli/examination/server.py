@@ -25,6 +25,7 @@ SLOW_DELIVERY: Final = timedelta(minutes=5)
 """A message that has waited for so long is not just under way."""
 
 _LOOP: Final = re.compile(r'forewarn_loop_failures_total\{loop="(.*)"\}')
+_SOURCE: Final = re.compile(r'forewarn_discovery_working\{source="(.*)"\}')
 _SAMPLE: Final = re.compile(r"^(\w+(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
 
 
@@ -52,6 +53,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
     yield _loops(figures)
     yield _pause(figures)
     yield _executors(figures, server)
+    yield from _discovery(session, figures)
     yield _outbox(figures)
     yield _overdue(figures)
 
@@ -208,6 +210,29 @@ def _executors(figures: Mapping[str, float], server: Row | None) -> Finding:
     problem = server["executor_problem"] if server else "The executor file is wrong."
     hint = "correct the file, then send the server SIGHUP or restart it"
     return wrong("executors", f"No impact begins: {problem}", hint)
+
+
+def _discovery(session: Session, figures: Mapping[str, float]) -> Iterator[Finding]:
+    check = "discovery"
+    sources = {found[1]: n for name, n in figures.items() if (found := _SOURCE.match(name))}
+    if not sources:
+        return  # as most servers have none
+    hint = "try: forewarn fleet sources"
+    failed = [name for name, works in sources.items() if not works]
+    for name in failed:
+        yield doubtful(
+            check, f"The fleet does not follow {name}. {_problem_of(session, name)}", hint
+        )
+    if not failed:
+        yield fine(check, f"Sources that the fleet follows: {', '.join(sources)}.")
+
+
+def _problem_of(session: Session, name: str) -> str:
+    try:
+        found = session.get("discovery")["sources"]
+    except CommandError:
+        return ""  # which the finding about the token says
+    return next((str(each["problem"]) for each in found if each["name"] == name), "")
 
 
 def _outbox(figures: Mapping[str, float]) -> Finding:

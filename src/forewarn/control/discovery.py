@@ -1,0 +1,27 @@
+"""/discovery: the sources that the fleet follows. They are set in a file only."""
+
+from typing import Any, Final
+
+from fastapi import APIRouter
+
+from forewarn.control.caller import Viewing
+from forewarn.desk.discovery import list_sources
+from forewarn.desk.schemas import View
+from forewarn.desk.shapes import mirrors, several
+from forewarn.operations.discovery import SourceStatus
+
+router = APIRouter(prefix="/discovery", tags=["discovery"])
+
+
+@mirrors(SourceStatus)
+class SourceView(View):
+    """A source, as of its last answer or failure; without a problem it works."""
+
+
+_SOURCES: Final = several("sources", SourceView, "Sources, in the order of their file.")
+
+
+@router.get("", response_model=_SOURCES)
+def show_discovery(caller: Viewing) -> Any:
+    """Return how the sources are; callers that are limited to scopes see none."""
+    return _SOURCES.model_validate({"sources": list_sources(caller)})
