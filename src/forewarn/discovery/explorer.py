@@ -33,6 +33,7 @@ from forewarn.rounds import Rounds
 
 log = structlog.get_logger()
 
+_LONGEST_WAIT: Final = 60.0
 _BROKEN: Final = "It failed for a reason that the log of the server has."
 
 
@@ -78,7 +79,8 @@ class Explorer:
         self._epoch = epoch
         self._changed = changed
         self._errands: dict[str, _Errand] = {}
-        self._statuses: dict[str, SourceStatus] | None = None
+        self._statuses: dict[str, SourceStatus] = {}
+        self._stored: tuple[SourceStatus, ...] | None = None
         self._outcomes = SimpleQueue[_Outcome]()
         self._stopping = threading.Event()
         self._rounds = Rounds("discovery", self._work)
@@ -97,22 +99,17 @@ class Explorer:
         self._rounds.wake()
 
     def _work(self) -> float:
-        if self._statuses is None:
-            stored = self._store.read(find_sources)
-            self._statuses = {status.name: status for status in stored}
-        before = dict(self._statuses)
+        if self._stored is None:
+            self._stored = self._store.read(find_sources)
+            self._statuses = {status.name: status for status in self._stored}
         self._take_sources()
-        self._take_outcomes(self._statuses)
+        self._take_outcomes()
         for errand in self._errands.values():
             if not errand.is_under_way and errand.due <= time.monotonic():
                 self._begin(errand)
-        self._statuses = {
-            name: self._statuses[name] for name in self._errands if name in self._statuses
-        }
-        if self._statuses != before:
-            self._put(tuple(self._statuses.values()))
+        self._put_statuses()
         waiting = [each.due for each in self._errands.values() if not each.is_under_way]
-        return max(0.0, min(waiting, default=time.monotonic() + 60) - time.monotonic())
+        return max(0.0, min(waiting) - time.monotonic()) if waiting else _LONGEST_WAIT
 
     def _take_sources(self) -> None:
         """Begin anew with each source whose table of the file is another."""
@@ -139,7 +136,7 @@ class Explorer:
         self._outcomes.put(outcome)
         self._rounds.wake()
 
-    def _take_outcomes(self, statuses: dict[str, SourceStatus]) -> None:
+    def _take_outcomes(self) -> None:
         while not self._stopping.is_set():
             try:
                 outcome = self._outcomes.get_nowait()
@@ -149,9 +146,9 @@ class Explorer:
             if errand is None or errand.known is not outcome.known:
                 continue  # its table of the file is another by now
             errand.is_under_way = False
-            before = statuses.get(outcome.known.name)
+            before = self._statuses.get(outcome.known.name)
             after = self._follow(errand, outcome, before)
-            statuses[after.name] = after
+            self._statuses[after.name] = after
             _log_news(before, after)
 
     def _follow(
@@ -202,12 +199,19 @@ class Explorer:
             counts = {name: len(getattr(change, name)) for name in ("added", "changed", "removed")}
             log.info("discovery_changed_fleet", source=source, **counts)
 
-    def _put(self, statuses: Sequence[SourceStatus]) -> None:
+    def _put_statuses(self) -> None:
+        """Write down how the sources are, if that is not what is written there."""
+        named = (self._statuses.get(name) for name in self._errands)
+        statuses = tuple(status for status in named if status is not None)
+        if statuses == self._stored:
+            return
+
         def put(tx: Transaction) -> None:
             tx.check_epoch(self._epoch)
             put_sources(tx, statuses)
 
         self._store.write(put)
+        self._stored = statuses
 
 
 def _log_news(before: SourceStatus | None, after: SourceStatus) -> None:
