@@ -146,7 +146,8 @@ def import_fleet(
     fleet = without_known_sets(found.content, session.get("fleet"))
     # Where they are has happened, and what is busy is as good as it can be until then.
     body = {"fleet": fleet, "dry_run": session.dry_run, "as_is": True, "skip_busy": True}
-    answer = session.post("fleet", body=body, takes_key=False)
+    with _shown_progress() as note:
+        answer = session.post_followed("fleet", body=body, note=note)
     session.show(answer, _print_rehearsed_change if session.dry_run else _print_change)
 
 

@@ -84,7 +84,7 @@ class LibvirtSource:
                 stopping=stopping,
             )
         except SourceError as error:
-            return Hypervisor(uri=uri, problem=f"{uri}: {error}")
+            return Hypervisor(uri=uri, problem=f"{uri}: {error.reason or error}")
         answer = json.loads(text)
         domains = tuple(map(Domain.decode, answer["domains"]))
         return Hypervisor(uri=uri, host=self.host or answer["hostname"], domains=domains)

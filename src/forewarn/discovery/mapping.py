@@ -41,7 +41,8 @@ class MachineTable(Table):
     @property
     def keys(self) -> dict[str, Any]:
         """The keys of a fleet file that are given."""
-        return {key: getattr(self, key) for key in self.model_fields_set if key not in _CHOICE}
+        given = (key for key in type(self).model_fields if key in self.model_fields_set)
+        return {key: getattr(self, key) for key in given if key not in _CHOICE}
 
 
 class SetTable(Table):

@@ -46,23 +46,24 @@ def run_program(
         except OSError as error:
             raise SourceError(f"{words[0]} cannot be started: {error.strerror}.") from None
         try:
-            _await_end(process, printed, time.monotonic() + timeout, timeout, stopping)
-        except SourceError as error:
-            raise SourceError(_with_complaint(str(error), complained)) from None
+            _await_end(process, printed, timeout, stopping)
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if code := process.returncode:
+            ended = f"exit code {code}" if code > 0 else f"signal {-code}"
+            raise SourceError(f"It ended with {ended}.", _read_complaint(complained))
         return _read(printed)
 
 
 def _await_end(
     process: subprocess.Popen[bytes],
     printed: IO[bytes],
-    deadline: float,
     timeout: float,
     stopping: threading.Event,
 ) -> None:
+    deadline = time.monotonic() + timeout
     while process.poll() is None:
         if stopping.is_set():
             raise SourceError("The server is about to stop.")
@@ -72,19 +73,15 @@ def _await_end(
             raise SourceError(f"It printed more than {MOST_BYTES // 1024 // 1024} MiB.")
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_SECONDS)
-    code = process.returncode
-    if code:
-        ended = f"exit code {code}" if code > 0 else f"signal {-code}"
-        raise SourceError(f"It ended with {ended}.")
 
 
-def _with_complaint(problem: str, complained: IO[bytes]) -> str:
-    """Return *problem* after the last line that the program has complained about."""
+def _read_complaint(complained: IO[bytes]) -> str:
+    """Return the last line of what the program has complained about, as a sentence."""
     size = os.fstat(complained.fileno()).st_size
     complained.seek(max(0, size - 4 * _SAID))
     lines = complained.read().decode(errors="replace").split("\n")
     said = [" ".join(line.split()) for line in lines if line.strip()]
-    return f"{said[-1][-_SAID:].rstrip('.')}. {problem}" if said else problem
+    return f"{said[-1][-_SAID:].rstrip('.')}." if said else ""
 
 
 def _read(printed: IO[bytes]) -> str:

@@ -10,7 +10,14 @@ from forewarn.protocol.errors import ForewarnError
 
 
 class SourceError(ForewarnError):
-    """A source that has not answered, or not with a fleet; the sentence is for operators."""
+    """A source that has not answered, or not with a fleet; the sentence is for operators.
+
+    *reason* is what it has said itself before it gave up.
+    """
+
+    def __init__(self, problem: str, reason: str = "") -> None:
+        super().__init__(f"{reason} {problem}" if reason else problem)
+        self.reason = reason
 
 
 class MachineSource(Protocol):
