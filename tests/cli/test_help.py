@@ -27,7 +27,7 @@ NOUNS = {
     "config",
 }
 VERBS = {
-    "fleet": {"apply", "export", "show"},
+    "fleet": {"apply", "export", "import", "show", "sources"},
     "vm": {"add", "list", "show", "move", "set", "remove", "restart", "redeploy"},
     "scope": {"show", "set"},
     "host": {"list", "show", "set", "setup", "close", "open", "remove"},

@@ -129,7 +129,7 @@ def import_fleet(
     kind: Annotated[ImportKind, argument("KIND", "What to ask: libvirt.")],  # noqa: ARG001 - of one
     uris: Annotated[list[str], argument("URI", "Connection URI of each host.")],
 ) -> None:
-    """Print the virtual machines of hypervisors as a fleet file, or apply it.
+    """Print the virtual machines of hypervisors, or apply them.
 
     Example: forewarn fleet import libvirt qemu+ssh://root@kvm-1/system
     """

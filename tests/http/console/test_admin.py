@@ -17,6 +17,7 @@ from forewarn.desk.services import Services
 from forewarn.domain.fault import FAULTS, FaultKind
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token
+from forewarn.operations.discovery import SourceStatus, put_sources
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Store, Transaction
 
@@ -163,6 +164,21 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
     said = problems(replicas=[sound, slow.model_copy(update=other)])
     assert "different versions" in said
     assert "disagree on the setting notice" in said
+
+
+def test_health_shows_the_sources_and_what_is_wrong_with_them(
+    browser: TestClient, services: Services, store: Store
+) -> None:
+    since = services.clock.now()
+    away = SourceStatus(name="kvm", kind="libvirt", problem="kvm-1 is away.", since=since)
+    well = SourceStatus(name="cmdb", kind="run", since=since, machines=7)
+    store.write(lambda tx: put_sources(tx, [away, well]))
+
+    shown = browser.get("/health").text
+
+    assert "The fleet does not follow kvm. kvm-1 is away." in shown
+    assert "<bdi>cmdb</bdi>" in shown
+    assert "7 machines" in shown
 
 
 def test_limited_token_sees_its_own_machines_only(
