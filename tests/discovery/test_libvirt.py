@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.discovery.conftest import ENVIRONMENT, NodeWriter, domain, place
 
-from forewarn.discovery.domains import Domain, read_domain, usable_addresses
-from forewarn.discovery.libvirt import Hypervisor, LibvirtSource, make_listing
+from forewarn.discovery.domains import FoundDomain, read_domain, usable_addresses
+from forewarn.discovery.libvirt import HostAnswer, LibvirtSource, make_listing
 from forewarn.discovery.mapping import NO_PLACEMENT, read_placement
 from forewarn.discovery.sources import SourceError
 from forewarn.discovery.vocabulary import AddressPlace
@@ -78,12 +78,12 @@ def test_no_host_that_answers_is_a_failure(node: NodeWriter, tmp_path: Path) -> 
         source(f"test:///{tmp_path}/gone.xml").count(threading.Event())
 
 
-def hypervisor(host: str, *domains: Domain) -> Hypervisor:
-    return Hypervisor(uri=f"qemu://{host}/system", host=host, domains=domains)
+def hypervisor(host: str, *domains: FoundDomain) -> HostAnswer:
+    return HostAnswer(uri=f"qemu://{host}/system", host=host, domains=domains)
 
 
 def test_domain_that_two_hosts_know_is_where_it_runs() -> None:
-    moving = Domain(name="web-0", uuid="1")
+    moving = FoundDomain(name="web-0", uuid="1")
 
     for ranks, host in (((0, 2), "kvm-2"), ((2, 1), "kvm-1"), ((0, 0), "kvm-1")):
         first, second = (replace(moving, rank=rank) for rank in ranks)
@@ -106,9 +106,11 @@ def test_host_whose_name_no_host_can_have_is_refused() -> None:
 
 
 def test_domains_that_cannot_be_machines_are_left_out_with_a_remark() -> None:
-    odd = Domain(name="my desktop", uuid="1")
-    wrong = Domain(name="web-1", uuid="2", keys={"update_domain": "x", "availability_set": "web"})
-    ignored = Domain(name="template", uuid="3", is_ignored=True)
+    odd = FoundDomain(name="my desktop", uuid="1")
+    wrong = FoundDomain(
+        name="web-1", uuid="2", keys={"update_domain": "x", "availability_set": "web"}
+    )
+    ignored = FoundDomain(name="template", uuid="3", is_ignored=True)
 
     listing = make_listing([hypervisor("kvm-1", odd, wrong, ignored)], NO_PLACEMENT)
 
@@ -137,10 +139,12 @@ def test_mapping_says_what_metadata_does_not(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     domains = (
-        Domain(name="web-0", uuid="1"),
-        Domain(name="web-1", uuid="2", keys={"scale_set": "batch", "labels": {"tier": "back"}}),
-        Domain(name="template-1", uuid="3"),
-        Domain(name="db", uuid="4"),
+        FoundDomain(name="web-0", uuid="1"),
+        FoundDomain(
+            name="web-1", uuid="2", keys={"scale_set": "batch", "labels": {"tier": "back"}}
+        ),
+        FoundDomain(name="template-1", uuid="3"),
+        FoundDomain(name="db", uuid="4"),
     )
 
     listing = make_listing([hypervisor("kvm-1", *domains)], read_placement(path))

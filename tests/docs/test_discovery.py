@@ -13,7 +13,7 @@ from tests.e2e.conftest import ANSWER_SECONDS, Server, wait_until
 
 from forewarn.discovery.configuration import DiscoveryTable, read_sources
 from forewarn.discovery.domains import read_domain
-from forewarn.discovery.libvirt import Hypervisor, make_listing
+from forewarn.discovery.libvirt import HostAnswer, make_listing
 from forewarn.discovery.mapping import MachineTable, SetTable, read_placement
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -60,7 +60,7 @@ def test_mapping_of_the_reference_places_every_kind_of_machine(tmp_path: Path) -
     (tmp_path / "mapping.toml").write_text(TOML.findall(PAGE)[1], encoding="utf-8")
     names = ("web-0", "batch-0", "FrontEnd_IN_0", "template-0", "other")
     domains = tuple(read_domain(domain(n, name)) for n, name in enumerate(names))
-    host = Hypervisor(uri="qemu:///system", host="kvm-1", domains=domains)
+    host = HostAnswer(uri="qemu:///system", host="kvm-1", domains=domains)
 
     listing = make_listing([host], read_placement(tmp_path / "mapping.toml"))
 

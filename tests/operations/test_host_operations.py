@@ -163,7 +163,7 @@ class Cluster:
     def give_work(self) -> None:
         self.rules = replace(self.rules, host_works=self.crew.rules)
 
-    def apply(self, text: str, **chosen: bool) -> FleetChange:
+    def apply(self, text: str, **chosen: Any) -> FleetChange:
         declared, options = read_fleet_file(text), ApplyOptions(**chosen, allow_removals=4)
         change = self.store.write(
             lambda tx: apply_fleet(tx, self.context(), declared, options=options)

@@ -14,11 +14,11 @@ router = APIRouter(prefix="/discovery", tags=["discovery"])
 
 
 @mirrors(SourceStatus)
-class SourceView(View):
+class MachineSourceView(View):
     """A source, as of its last answer or failure; without a problem it works."""
 
 
-_SOURCES: Final = several("sources", SourceView, "Sources, in the order of their file.")
+_SOURCES: Final = several("sources", MachineSourceView, "Sources, in the order of their file.")
 
 
 @router.get("", response_model=_SOURCES)

@@ -18,7 +18,7 @@ _YES: Final = frozenset({"yes", "true", "1"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class FoundDomain:
     """A domain of a hypervisor: *rank* is 2 if it runs, 1 if it is paused, and 0 if it is off.
 
     *keys* are what its metadata says, as a fleet file would.
@@ -37,19 +37,19 @@ class Domain:
         return asdict(self)
 
     @classmethod
-    def decode(cls, row: Mapping[str, Any]) -> "Domain":
+    def decode(cls, row: Mapping[str, Any]) -> "FoundDomain":
         """Return what `encode` has returned."""
         return cls(**{**row, "macs": tuple(row["macs"]), "addresses": tuple(row["addresses"])})
 
 
-def read_domain(xml: str, *, rank: int = 0) -> Domain:
+def read_domain(xml: str, *, rank: int = 0) -> FoundDomain:
     """Return what the *xml* of a domain says."""
     root = ET.fromstring(xml)  # noqa: S314 - libvirt has written it, from what it parsed
     ours = root.find(f"metadata/{{{NAMESPACE}}}*")
     keys = {} if ours is None else _read_keys(ours)
     ignore = str(keys.pop("ignore", ""))
     interfaces = root.iterfind("devices/interface/mac")
-    return Domain(
+    return FoundDomain(
         name=root.findtext("name", ""),
         uuid=root.findtext("uuid", ""),
         rank=rank,

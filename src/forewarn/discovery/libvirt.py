@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from forewarn.discovery.domains import Domain
+from forewarn.discovery.domains import FoundDomain
 from forewarn.discovery.mapping import NO_PLACEMENT, Placement
 from forewarn.discovery.programs import run_program
 from forewarn.discovery.sources import SourceError
@@ -24,12 +24,12 @@ _MODULE: Final = "forewarn.discovery.libvirt_probe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hypervisor:
+class HostAnswer:
     """What a host has said: its name and its domains, or why it has not."""
 
     uri: str
     host: str = ""
-    domains: tuple[Domain, ...] = ()
+    domains: tuple[FoundDomain, ...] = ()
     problem: str = ""
 
 
@@ -74,7 +74,7 @@ class LibvirtSource:
             answers = [each.result() for each in asked]
         return make_listing(answers, self.placement)
 
-    def _ask(self, uri: str, stopping: threading.Event) -> Hypervisor:
+    def _ask(self, uri: str, stopping: threading.Event) -> HostAnswer:
         words = (sys.executable, "-m", _MODULE, uri, ",".join(self.addresses))
         try:
             text = run_program(
@@ -84,13 +84,13 @@ class LibvirtSource:
                 stopping=stopping,
             )
         except SourceError as error:
-            return Hypervisor(uri=uri, problem=f"{uri}: {error.reason or error}")
+            return HostAnswer(uri=uri, problem=f"{uri}: {error.reason or error}")
         answer = json.loads(text)
-        domains = tuple(map(Domain.decode, answer["domains"]))
-        return Hypervisor(uri=uri, host=self.host or answer["hostname"], domains=domains)
+        domains = tuple(map(FoundDomain.decode, answer["domains"]))
+        return HostAnswer(uri=uri, host=self.host or answer["hostname"], domains=domains)
 
 
-def make_listing(answers: Sequence[Hypervisor], placement: Placement) -> Listing:
+def make_listing(answers: Sequence[HostAnswer], placement: Placement) -> Listing:
     """Return what the hosts have said together, or refuse if it makes no sense."""
     problems = tuple(each.problem for each in answers if each.problem)
     answered = [each for each in answers if not each.problem]
@@ -109,8 +109,8 @@ def make_listing(answers: Sequence[Hypervisor], placement: Placement) -> Listing
     )
 
 
-def _check_hosts(answered: Sequence[Hypervisor]) -> None:
-    called: dict[str, Hypervisor] = {}
+def _check_hosts(answered: Sequence[HostAnswer]) -> None:
+    called: dict[str, HostAnswer] = {}
     for each in answered:
         other = called.setdefault(name_key(each.host), each)
         if other is not each:
@@ -122,12 +122,12 @@ def _check_hosts(answered: Sequence[Hypervisor]) -> None:
             raise SourceError(f"{each.uri} is called {each.host!r}; write a host for it.")
 
 
-def _choose(answered: Sequence[Hypervisor]) -> Iterator[tuple[str, Domain]]:
+def _choose(answered: Sequence[HostAnswer]) -> Iterator[tuple[str, FoundDomain]]:
     """Yield each domain with its host: the one where it runs, if several know it.
 
     Another host may keep its definition after a migration, or get it before.
     """
-    chosen: dict[str, tuple[str, Domain]] = {}
+    chosen: dict[str, tuple[str, FoundDomain]] = {}
     for hypervisor in answered:
         for domain in hypervisor.domains:
             known = chosen.get(domain.uuid)
@@ -137,7 +137,7 @@ def _choose(answered: Sequence[Hypervisor]) -> Iterator[tuple[str, Domain]]:
 
 
 def _declare(
-    chosen: Sequence[tuple[str, Domain]], placement: Placement
+    chosen: Sequence[tuple[str, FoundDomain]], placement: Placement
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the domains as a fleet file has them, and those that it cannot have."""
     entries, remarks = [], []

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import libvirt
 
-from forewarn.discovery.domains import Domain, read_domain, usable_addresses
+from forewarn.discovery.domains import FoundDomain, read_domain, usable_addresses
 
 _RANKS: Final = {libvirt.VIR_DOMAIN_RUNNING: 2, libvirt.VIR_DOMAIN_BLOCKED: 2}
 _OFF: Final = frozenset({libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED})
@@ -29,7 +29,7 @@ class Probe:
 
     def __init__(self, uri: str, places: Sequence[str]) -> None:
         self._uri = uri
-        self._finders: Mapping[str, Callable[[Any, Domain], Iterator[str]]] = {
+        self._finders: Mapping[str, Callable[[Any, FoundDomain], Iterator[str]]] = {
             "lease": self._find_leased,
             "agent": self._ask_agent,
             "arp": self._find_neighbours,
@@ -46,7 +46,7 @@ class Probe:
             "domains": [domain.encode() for domain in self._domains()],
         }
 
-    def _domains(self) -> Iterator[Domain]:
+    def _domains(self) -> Iterator[FoundDomain]:
         for domain in self._connection.listAllDomains(0):
             try:
                 state, _ = domain.state()
@@ -59,20 +59,20 @@ class Probe:
             addresses = self._find_addresses(domain, found) if rank else ()
             yield replace(found, addresses=addresses)
 
-    def _find_addresses(self, domain: Any, found: Domain) -> tuple[str, ...]:
+    def _find_addresses(self, domain: Any, found: FoundDomain) -> tuple[str, ...]:
         for place in self._places:
             with suppress(libvirt.libvirtError):  # no network of libvirt, no agent, no answer
                 if addresses := usable_addresses(self._finders[place](domain, found)):
                     return addresses
         return ()
 
-    def _find_leased(self, domain: Any, found: Domain) -> Iterator[str]:
+    def _find_leased(self, domain: Any, found: FoundDomain) -> Iterator[str]:
         return _of_interfaces(domain, libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, found)
 
-    def _ask_agent(self, domain: Any, found: Domain) -> Iterator[str]:
+    def _ask_agent(self, domain: Any, found: FoundDomain) -> Iterator[str]:
         return _of_interfaces(domain, libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT, found)
 
-    def _find_neighbours(self, _domain: Any, found: Domain) -> Iterator[str]:
+    def _find_neighbours(self, _domain: Any, found: FoundDomain) -> Iterator[str]:
         # Not from libvirt, which (9.0) does not understand what newer kernels answer.
         return (
             address for mac in found.macs for address in self._neighbours.get(mac, ()) if address
@@ -87,7 +87,7 @@ class Probe:
         return found
 
 
-def _of_interfaces(domain: Any, source: int, found: Domain) -> Iterator[str]:
+def _of_interfaces(domain: Any, source: int, found: FoundDomain) -> Iterator[str]:
     """Yield the addresses of interfaces that the domain has, not of those a guest has made."""
     for interface in (domain.interfaceAddresses(source) or {}).values():
         if str(interface.get("hwaddr", "")).lower() in found.macs:
