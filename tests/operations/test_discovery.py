@@ -271,7 +271,7 @@ def test_statuses_are_kept_as_they_are(store: Store, operator: Context) -> None:
 
 
 def test_remarks_are_limited(source: Follower) -> None:
-    wrong = [{"name": f"a{number}", "addresses": ["nowhere"]} for number in range(30)]
+    wrong = [{"name": f"a{number}", "addresses": ["no:where"]} for number in range(30)]
 
     done = source.follow(census(*wrong))
 

@@ -6,12 +6,13 @@ hosts, and never changes or removes one. What looks like a failure of the source
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from forewarn.domain.names import HostName, VmName, name_key
 from forewarn.domain.phrases import say_names
 from forewarn.domain.topology import (
+    VM_FIELDS,
     DeliveryScope,
     ScopeKind,
     Topology,
@@ -21,6 +22,10 @@ from forewarn.domain.topology import (
 )
 from forewarn.files.declarations import USUAL_POLICY
 from forewarn.files.fleet import DeclaredVirtualMachine, Fleet
+
+_DECIDED: Final = frozenset({"update_domain", "fault_domain", "vm_id"})
+_plain_fields: Final = attrgetter(*(name for name in VM_FIELDS if name not in _DECIDED))
+"""The fields of a machine that are what is declared, whatever the fleet has."""
 
 OWNER_LABEL: Final = "discovery"
 """The label of a virtual machine that has the name of the source that brought it."""
@@ -216,7 +221,8 @@ class _Roster:
         if scope.kind is ScopeKind.VIRTUAL_MACHINE and scope.policy == USUAL_POLICY:
             scope = self.known.scopes.get(scope.scope_id, scope)
         labels = {**vm.labels, OWNER_LABEL: terms.source}
-        return replace(declared, vm=replace(vm, host=host, labels=labels), scope=scope)
+        owned = declared if scope is declared.scope else replace(declared, scope=scope)
+        return _with_vm(owned, host=host, labels=labels)
 
     def _namesakes(self, vm: VirtualMachine) -> Iterator[VirtualMachine]:
         """Yield the machines of the fleet with the name or the vm_id of *vm*."""
@@ -258,6 +264,15 @@ def _spellings(known: Topology, fleet: Fleet) -> dict[str, HostName]:
     for name in (*(host.name for host in fleet.hosts), *mentioned):
         spellings.setdefault(name_key(name), name)
     return spellings
+
+
+def _with_vm(declared: DeclaredVirtualMachine, **fields: Any) -> DeclaredVirtualMachine:
+    """Return *declared* with these *fields* of its machine; itself if it has them already."""
+    # Of a large fleet hardly any machine changes, and a copy costs more than all the rest.
+    vm = declared.vm
+    if all(getattr(vm, name) == value for name, value in fields.items()):
+        return declared
+    return replace(declared, vm=replace(vm, **fields))
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -311,32 +326,30 @@ def _settle_addresses(
         lost = [it for it in addresses if owners.get(_key_of(it), name) != name]
         remarks += [f"{name}: address {it} belongs to {owners[_key_of(it)]}." for it in lost]
         kept = tuple(dict.fromkeys(it for it in addresses if it not in lost))
-        settled.append(replace(each, vm=replace(each.vm, addresses=kept)))
+        settled.append(_with_vm(each, addresses=kept))
     return settled, remarks
 
 
 def _key_of(address: str) -> str:
     try:
-        ip_address(address)
+        return normalise_address(address)
     except ValueError:
         return address  # whoever checks the fleet says what is wrong with it
-    return normalise_address(address)
 
 
 def _differs(known: Topology, declared: DeclaredVirtualMachine) -> bool:
-    before = known.virtual_machines.get(declared.vm.name)
-    if before is None:
+    vm, before = declared.vm, known.virtual_machines.get(declared.vm.name)
+    if before is None or _plain_fields(vm) != _plain_fields(before):
         return True
-    vm = declared.vm
-    update, fault = declared.update_domain, declared.fault_domain
-    same = replace(
-        vm,
-        update_domain=before.update_domain if update is None else update,
-        fault_domain=before.fault_domain if fault is None else fault,
-        vm_id=vm.vm_id or before.vm_id,
-    )
+    domains = (declared.update_domain, declared.fault_domain)
+    had = (before.update_domain, before.fault_domain)
+    asks = any(wanted not in {None, own} for wanted, own in zip(domains, had, strict=True))
     is_alone = declared.scope.kind is ScopeKind.VIRTUAL_MACHINE
-    return same != before or (is_alone and known.scopes.get(vm.scope_id) != declared.scope)
+    return (
+        asks
+        or vm.vm_id not in {"", before.vm_id}
+        or (is_alone and known.scopes.get(vm.scope_id) != declared.scope)
+    )
 
 
 def _new_scopes(
