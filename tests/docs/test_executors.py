@@ -24,7 +24,7 @@ from tests.executors.host_work import WORK, host_work, make_host_worker
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.command import Command, ScriptContractor
+from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.configuration import (
     CommandTable,
     ExecutorFile,
@@ -40,6 +40,7 @@ from forewarn.executors.impacts import (
     ImpactOrder,
 )
 from forewarn.executors.orders import ByHand, environment_of
+from forewarn.executors.processes import ProcessContractor
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import EPOCH
@@ -139,8 +140,9 @@ def test_script_of_the_reference_does_it(tmp_path: Path, answers: str, impact: I
     program(tmp_path / "ssh", f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{answers}\n')
     program(tmp_path / "sleep", "#!/bin/sh\n")
     script = program(tmp_path / "maintain", fence("sh"))
-    contractor = ScriptContractor(
+    contractor = ProcessContractor(
         lambda _: Command(run=(str(script), "restart")),
+        SCRIPTS,
         kind=IMPACTS,
         records=Records(tmp_path / "impacts"),
         environment={"PATH": f"{tmp_path}:/usr/bin:/bin"},

@@ -16,9 +16,10 @@ from forewarn.domain.event import Draft, Share, start_unannounced
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import Host
-from forewarn.executors.command import PLACES, Command, ScriptContractor
+from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, Contractors
+from forewarn.executors.processes import PLACES, ProcessContractor
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
@@ -111,8 +112,9 @@ def make_command(
     records: Records | None = None,
 ) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, or in its *records*."""
-    contractor = ScriptContractor(
+    contractor = ProcessContractor(
         find_among(commands, Command, host_called),
+        SCRIPTS,
         kind=IMPACTS,
         records=records or Records(folder / "impacts", may_begin=may_begin),
         environment={"PATH": "/usr/bin:/bin"},

@@ -12,13 +12,14 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.topology import Host
-from forewarn.executors.command import PLACES, Command, ScriptContractor
+from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.host_tasks import (
     HOST_TASKS,
     ContractedHostWorker,
     HostWork,
     find_for_host,
 )
+from forewarn.executors.processes import PLACES, ProcessContractor
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
@@ -65,8 +66,9 @@ def make_host_worker(
     def host_of(name: HostName) -> Host:
         return Host(name=name, labels=labels or {})
 
-    scripts = ScriptContractor(
+    scripts = ProcessContractor(
         find_for_host(works, host_of, Command),
+        SCRIPTS,
         kind=HOST_TASKS,
         records=own.for_scripts() if own else plain,
         environment={"PATH": "/usr/bin:/bin"},

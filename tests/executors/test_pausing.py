@@ -25,8 +25,9 @@ from forewarn.bootstrap.order_records import IMPACT_ORDERS, OrderRecords
 from forewarn.clocks import SystemClock
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.command import Command, ScriptContractor
+from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor
+from forewarn.executors.processes import ProcessContractor
 from forewarn.executors.targets import ImpactTarget
 from forewarn.operations.context import Context
 from forewarn.operations.pausing import pause_server, resume_server
@@ -76,8 +77,9 @@ def make_script(
             meanwhile()
         return Command(run=("/usr/bin/touch", f"{folder}/ran"))
 
-    contractor = ScriptContractor(
+    contractor = ProcessContractor(
         find,
+        SCRIPTS,
         kind=IMPACTS,
         records=OrderRecords(IMPACT_ORDERS, folder, replicas.leading).for_scripts(),
         environment={},

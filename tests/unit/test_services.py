@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.executors.command import ScriptContractor
+from forewarn.executors.processes import ProcessContractor
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.gates.asked_gates import AskedGates
 from forewarn.gates.http import AddressGate
@@ -17,7 +17,7 @@ SERVICES = (
     AskedGates,
     Courier,
     MemoryFaults,
-    ScriptContractor,
+    ProcessContractor,
     StoreVerbs,
     WebhookContractor,
 )

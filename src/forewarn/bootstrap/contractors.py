@@ -20,11 +20,12 @@ from forewarn.domain.names import HostName, VmName
 from forewarn.domain.notification import Retrying
 from forewarn.domain.topology import Host
 from forewarn.environment import environment_with
-from forewarn.executors.command import Command, ScriptContractor
+from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.configuration import read_roster
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork, find_for_host
 from forewarn.executors.impacts import ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, Contractors, Means
+from forewarn.executors.processes import ProcessContractor
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.files.tables import TablesError
@@ -49,8 +50,9 @@ class _Agency:
     outbound: Outbound
 
     def scripts(self, find: Callable[[Mapping[str, Any]], Command | None]) -> Contractor:
-        return ScriptContractor(
+        return ProcessContractor(
             find,
+            SCRIPTS,
             kind=self.records.kind,
             records=self.records.for_scripts(),
             environment=environment_with({}),

@@ -98,6 +98,16 @@ class Records:
         self._make_directory(path.parent)
         return claim(path, content)
 
+    def take_over(self, key: OrderKey) -> int | None:
+        """Return the file of what was begun, locked, or None if somebody else has the lock."""
+        descriptor = os.open(self.order_path(key), os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
     def has(self, key: OrderKey) -> bool:
         """Tell whether it was begun or has ended, or whether that is in doubt."""
         is_known = self.order_path(key).exists() or self._path(key, ENDING).exists()
