@@ -1,4 +1,4 @@
-"""Scripts and webhooks that carry maintenance out, as the file of executors says.
+"""Scripts, webhooks and libvirt, which carry maintenance out, as the file of executors says.
 
 They need a POSIX system; the rest of the server does not, and imports this only where it has to.
 """
@@ -24,8 +24,9 @@ from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.configuration import read_roster
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork, find_for_host
 from forewarn.executors.impacts import ContractedExecutor, find_among
+from forewarn.executors.libvirt.hypervisors import Hypervisor, hypervisor_among, stewards
 from forewarn.executors.orders import Contractor, Contractors, Means
-from forewarn.executors.processes import ProcessContractor
+from forewarn.executors.processes import ProcessContractor, Trade
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.files.tables import TablesError
@@ -55,6 +56,21 @@ class _Agency:
             SCRIPTS,
             kind=self.records.kind,
             records=self.records.for_scripts(),
+            environment=environment_with({}),
+            clock=self.clock,
+        )
+
+    def stewards(
+        self,
+        find: Callable[[Mapping[str, Any]], Hypervisor | None],
+        trade: Trade[Hypervisor],
+    ) -> Contractor:
+        return ProcessContractor(
+            find,
+            trade,
+            kind=self.records.kind,
+            # Whoever begins an impact again finds its mark in the domain.
+            records=self.records.for_webhooks(),
             environment=environment_with({}),
             clock=self.clock,
         )
@@ -111,6 +127,12 @@ def _executor(means: Sequence[Means], agency: _Agency, store: Store) -> Contract
     contractors = (
         agency.scripts(find_among(means, Command, host_called)),
         agency.webhooks(find_among(means, ImpactTarget, host_called)),
+        agency.stewards(
+            find_among(means, Hypervisor, host_called),
+            stewards(
+                lambda: store.read(lambda reading: reading.topology()), hypervisor_among(means)
+            ),
+        ),
     )
     return ContractedExecutor(
         Contractors(contractors),

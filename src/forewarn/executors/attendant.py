@@ -94,7 +94,12 @@ def main(order_path: Path) -> None:
     said, host = last_words(output)
     reason = f"{problem}: {said}" if problem and said else problem
     ending = {"status": "failed" if problem else "done", "reason": reason, "host": host}
-    while not _write_down(order_path.with_suffix(ENDING), ending):
+    write_ending(order_path.with_suffix(ENDING), ending)
+
+
+def write_ending(path: Path, ending: Mapping[str, object]) -> None:
+    """Write down how an order ended; on a full disk, as soon as there is room."""
+    while not _write_down(path, ending):
         time.sleep(_PAUSE_SECONDS)
 
 

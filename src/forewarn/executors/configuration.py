@@ -1,9 +1,10 @@
-"""The file of executors: which command or which webhook carries out what, where."""
+"""The file of executors: which command, webhook or libvirt carries out what, where."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -13,6 +14,7 @@ from pydantic import AfterValidator, Field
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
 from forewarn.executors.host_tasks import HostWork
+from forewarn.executors.libvirt.hypervisors import CONNECT_TIMEOUT, GRACE, HOST, Hypervisor
 from forewarn.executors.orders import LONGEST, ByHand, Means, Selection
 from forewarn.executors.targets import ImpactTarget
 from forewarn.files.tables import (
@@ -29,6 +31,20 @@ from forewarn.files.tables import (
 from forewarn.protocol.vocabulary import EventType
 
 Duration: TypeAlias = Annotated[timedelta, duration()]
+
+_URI: Final = re.compile(r"[a-z]+(\+[a-z0-9]+)?://[^\s{}]*")
+
+
+def _check_uri(uri: str) -> str:
+    if _URI.fullmatch(uri.replace(HOST, "host")) is None:
+        raise ValueError(
+            f"{uri!r} is not a valid URI; write one such as 'qemu+ssh://root@{HOST}/system', "
+            f"where {HOST} stands for the name of the host"
+        )
+    return uri
+
+
+Uri: TypeAlias = Annotated[str, AfterValidator(_check_uri)]
 
 
 _SSH: Final = (
@@ -77,6 +93,32 @@ class WebhookTable(SelectiveTable, SecretTable):
     url: Address = Field(repr=False)
     headers: Headers = Field(default={}, repr=False)
     request_timeout: float = Field(default=10, gt=0, le=60)
+
+
+class LibvirtTable(SelectiveTable):
+    """The libvirt of some hosts."""
+
+    uri: Uri
+    timeout: Duration = LONGEST
+    connect_timeout: Annotated[timedelta, duration(timedelta(minutes=10))] = CONNECT_TIMEOUT
+    grace: Duration = GRACE
+    migrate: bool = False
+    migrate_uri: Uri | None = None
+    unsafe_migration: bool = False
+    to: tuple[str, ...] = ()
+    ephemeral: tuple[str, ...] = ()
+
+    @property
+    def hypervisor(self) -> Hypervisor:
+        """What it describes, or refuse keys that do not go together."""
+        for key in ("migrate_uri", "unsafe_migration"):
+            if key in self.model_fields_set and not self.migrate:
+                raise WrongKeyError(key, "it needs migrate = true")
+        if find_spec("libvirt") is None:
+            needed = "libvirt-python is not installed; run: pip install 'forewarn[libvirt]'"
+            raise WrongKeyError("uri", needed)
+        given = {name: getattr(self, name) for name in LibvirtTable.__annotations__}
+        return Hypervisor(selection=self.selection, **given)
 
 
 _USUAL: Final = HostWorkRule()
@@ -173,6 +215,7 @@ class ExecutorFile(Table):
 
     command: tuple[CommandTable, ...] = ()
     webhook: tuple[WebhookTable, ...] = ()
+    libvirt: tuple[LibvirtTable, ...] = ()
     manual: tuple[SelectiveTable, ...] = ()
     host_work: tuple[HostWorkTable, ...] = ()
 
@@ -283,4 +326,7 @@ def _makers(folder: Path, search_path: str) -> Mapping[str, Callable[[Any], Mean
     def manual(table: SelectiveTable) -> ByHand:
         return ByHand(selection=table.selection)
 
-    return {"command": command, "webhook": webhook, "manual": manual}
+    def libvirt(table: LibvirtTable) -> Hypervisor:
+        return table.hypervisor
+
+    return {"command": command, "webhook": webhook, "libvirt": libvirt, "manual": manual}

@@ -103,8 +103,11 @@ class Selection:
 
     def fits(self, event_type: EventType, host: Host | None) -> bool:
         """Tell whether it is meant for an event of this type on this host."""
-        if self.event_types and event_type not in self.event_types:
-            return False
+        is_type = not self.event_types or event_type in self.event_types
+        return is_type and self.is_for_host(host)
+
+    def is_for_host(self, host: Host | None) -> bool:
+        """Tell whether it is meant for events on this host, of whatever type."""
         known = name_key(host.name if host else "")
         is_named = not self.hosts or any(fnmatchcase(known, name_key(name)) for name in self.hosts)
         return is_named and self.labels.items() <= (host.labels if host else {}).items()

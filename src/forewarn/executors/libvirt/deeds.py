@@ -1,0 +1,218 @@
+"""What is done to domains. Each is done once, after its mark, by the steward."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from forewarn.executors.libvirt.api import Connection, Domain, RefusedError, UnreachableError
+from forewarn.executors.libvirt.decisions import Power
+from forewarn.executors.libvirt.domains import free_memory, has_agent, power_of
+from forewarn.executors.libvirt.marks import Phase
+from forewarn.executors.libvirt.plans import Place, Plan
+
+_AGENT_SECONDS: Final = 10
+_KEEPING: Final = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+)
+_MIGRATION: Final = (
+    libvirt.VIR_MIGRATE_LIVE
+    | libvirt.VIR_MIGRATE_PERSIST_DEST
+    | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+)
+
+
+class DeedError(Exception):
+    """A deed that could not be done; the message is the reason. The guest is where it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """The host that a guest goes to."""
+
+    place: Place
+    connection: Connection
+
+
+def reboot(domain: Domain) -> None:
+    """Ask the guest to restart: by its agent, or by its power button. It may not listen."""
+    _ask(
+        domain,
+        domain.reboot,
+        libvirt.VIR_DOMAIN_REBOOT_GUEST_AGENT,
+        libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN,
+    )
+
+
+def shut_down(domain: Domain) -> None:
+    """Ask the guest to shut down: by its agent, or by its power button. It may not listen."""
+    _ask(
+        domain,
+        domain.shutdownFlags,
+        libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT,
+        libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN,
+    )
+
+
+def destroy(domain: Domain) -> None:
+    """Stop the guest at once."""
+    with suppress(RefusedError):  # it may have stopped by itself
+        domain.destroy()
+    if power_of(domain)[0] is not Power.OFF:
+        domain.destroy()
+
+
+def resume(domain: Domain) -> None:
+    """Let the guest run on."""
+    try:
+        domain.resume()
+    except RefusedError:
+        if power_of(domain)[0] is Power.PAUSED:
+            raise
+
+
+def start(domain: Domain) -> None:
+    """Start the guest, unless somebody else has."""
+    try:
+        domain.create()
+    except RefusedError:
+        if power_of(domain)[0] is Power.OFF:
+            raise
+
+
+SIMPLE: Final[Mapping[Phase, Callable[[Domain], object]]] = {
+    Phase.SUSPEND: lambda domain: domain.suspend(),
+    Phase.REBOOT: reboot,
+    Phase.RESET: lambda domain: domain.reset(),
+    Phase.SHUTDOWN: shut_down,
+    Phase.DESTROY: destroy,
+}
+"""The deeds that need nothing but the domain."""
+
+
+def _ask(domain: Domain, ask: Callable[[int], int], agent: int, button: int) -> None:
+    """Ask in every way there is until one is taken. The domain shows whether the guest listens."""
+    ways = (agent, button, 0) if has_agent(domain) else (button, 0)
+    with suppress(RefusedError):
+        domain.agentSetResponseTimeout(_AGENT_SECONDS)
+    for way in ways:
+        with suppress(RefusedError):
+            ask(way)
+            return
+
+
+def choose_destination(
+    plan: Plan, domain: Domain, connect: Callable[[Place], Connection]
+) -> Destination:
+    """Return the host with the most memory left, or refuse if the guest fits on none."""
+    needed = domain.maxMemory()
+    found, reasons = list[tuple[int, Destination]](), dict(plan.barred)
+    for place in plan.others:
+        try:
+            connection = connect(place)
+            left = free_memory(connection)
+        except (UnreachableError, RefusedError) as error:
+            reasons[place.host] = str(error)
+            continue
+        if left >= needed:
+            found.append((left, Destination(place=place, connection=connection)))
+        else:
+            reasons[place.host] = f"it has {left // 1024} MiB left of {needed // 1024} MiB needed"
+    if not found:
+        said = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
+        raise DeedError(f"no other host can take the guest{f' ({said})' if said else ''}")
+    return max(found, key=lambda each: each[0])[1]
+
+
+def migrate(plan: Plan, domain: Domain, destination: Destination) -> None:
+    """Move the running guest. It is on one of the two hosts afterwards, never on both."""
+    unsafe = libvirt.VIR_MIGRATE_UNSAFE if plan.unsafe_migration else 0
+    uri = destination.place.migrate_uri
+    params = {} if uri is None else {libvirt.VIR_MIGRATE_PARAM_URI: uri}
+    domain.migrate3(destination.connection, params, _MIGRATION | unsafe)
+
+
+def move(plan: Plan, domain: Domain, here: Connection, destination: Destination) -> None:
+    """Move a guest that is shut off, and start it there; or start it again where it was."""
+    there = destination.connection
+    xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+    autostart = domain.autostart()
+    domain.setAutostart(0)  # from here on its old host must not start it
+    try:
+        moved = there.defineXML(xml)
+        try:
+            remake_disks(plan, xml, here, there)
+            start(moved)
+        except (RefusedError, DeedError):
+            _undefine(moved)
+            raise
+    except (RefusedError, DeedError) as error:
+        domain.setAutostart(autostart)
+        start(domain)
+        where = f"host {destination.place.host}"
+        raise DeedError(
+            f"{where} cannot run the guest, and it was started again: {error}"
+        ) from None
+    with suppress(RefusedError):
+        moved.setAutostart(autostart)
+    leave(domain)
+
+
+def leave(domain: Domain) -> None:
+    """Remove the definition of a guest from a host where it no longer is. Its disks are kept."""
+    if power_of(domain)[0] is Power.OFF:
+        _undefine(domain)
+
+
+def remake_disks(plan: Plan, xml: str, here: Connection, there: Connection) -> None:
+    """Make the ephemeral disks of a guest anew, empty, of the size and format that they had."""
+    for source in _sources(xml, plan.ephemeral):
+        old = (
+            here.storagePoolLookupByName(source["pool"]).storageVolLookupByName(source["volume"])
+            if "pool" in source
+            else here.storageVolLookupByPath(source["file"])
+        )
+        description = ET.fromstring(old.XMLDesc())  # noqa: S314 - libvirt's
+        name = description.findtext("name", "")
+        for given in ("key", "allocation", "physical", "timestamps", "target/path"):
+            _remove(description, given)
+        pool = there.storagePoolLookupByName(old.storagePoolLookupByVolume().name())
+        pool.refresh()
+        with suppress(RefusedError):  # on a host that has not seen the guest there is none
+            pool.storageVolLookupByName(name).delete()
+        pool.createXML(ET.tostring(description, encoding="unicode"))
+
+
+def _sources(xml: str, targets: Sequence[str]) -> Iterable[Mapping[str, str]]:
+    disks = {
+        target.get("dev"): disk.find("source")
+        for disk in ET.fromstring(xml).iterfind("devices/disk")  # noqa: S314 - libvirt's
+        if (target := disk.find("target")) is not None
+    }
+    for name in targets:
+        source = disks.get(name)
+        if source is not None and ("pool" in source.attrib or "file" in source.attrib):
+            yield source.attrib
+        elif name in disks:
+            raise DeedError(f"the ephemeral disk {name!r} is neither a file nor a volume")
+
+
+def _remove(element: ET.Element, path: str) -> None:
+    parent, _, tag = path.rpartition("/")
+    holder = element.find(parent) if parent else element
+    found = None if holder is None else holder.find(tag)
+    if holder is not None and found is not None:
+        holder.remove(found)
+
+
+def _undefine(domain: Domain) -> None:
+    try:
+        domain.undefineFlags(_KEEPING)
+    except RefusedError:  # not every driver has all of these flags
+        domain.undefine()

@@ -1,0 +1,156 @@
+"""The libvirt of hosts as the operator describes it, and the plans that are made of it."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from forewarn.domain.names import HostName, name_key
+from forewarn.domain.scenario import USUAL_IMPACT
+from forewarn.domain.topology import Host, Topology
+from forewarn.executors.libvirt.plans import Place, Plan, encode_plan, is_move
+from forewarn.executors.orders import LONGEST, Means, Order, Selection
+from forewarn.executors.processes import ImpossibleOrderError, Trade
+from forewarn.protocol.vocabulary import EventId, EventType
+
+EXECUTOR: Final = "libvirt"
+HOST: Final = "{host}"
+"""What stands for the name of a host in a URI."""
+GRACE: Final = timedelta(minutes=2)
+CONNECT_TIMEOUT: Final = timedelta(seconds=30)
+
+_MOST_DESTINATIONS: Final = 16
+"""How many hosts are asked whether they have room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypervisor:
+    """The libvirt of some hosts, and how impacts are carried out there.
+
+    *grace* is how long a guest may take to restart or shut down by itself. If it *migrates*, a
+    Freeze is a live migration. *to* names the hosts that guests may be moved to, *ephemeral* the
+    disks that are made anew when they are.
+    """
+
+    uri: str
+    selection: Selection = field(default_factory=Selection)
+    timeout: timedelta = LONGEST
+    connect_timeout: timedelta = CONNECT_TIMEOUT
+    grace: timedelta = GRACE
+    migrate: bool = False
+    migrate_uri: str | None = None
+    unsafe_migration: bool = False
+    to: tuple[str, ...] = ()
+    ephemeral: tuple[str, ...] = ()
+
+    def place(self, host: str) -> Place:
+        """Return *host* as a place."""
+        migrate_uri = None if self.migrate_uri is None else self.migrate_uri.replace(HOST, host)
+        return Place(host=host, uri=self.uri.replace(HOST, host), migrate_uri=migrate_uri)
+
+
+def stewards(
+    fleet: Callable[[], Topology], hypervisor_of: Callable[[Host], Hypervisor | None]
+) -> Trade[Hypervisor]:
+    """Return the trade of processes that carry out one impact each.
+
+    *hypervisor_of* says which libvirt another host has.
+    """
+
+    def describe(order: Order, means: Hypervisor) -> dict[str, object]:
+        known = order.describe()
+        plan = make_plan(known, means, fleet(), hypervisor_of)
+        return {"host": known["host"], "plan": encode_plan(plan)}
+
+    return Trade(
+        name=EXECUTOR,
+        program=(sys.executable, "-P", "-m", "forewarn.executors.libvirt.steward"),
+        describe=describe,
+        has_successors=True,
+    )
+
+
+def make_plan(
+    order: Mapping[str, Any],
+    means: Hypervisor,
+    fleet: Topology,
+    hypervisor_of: Callable[[Host], Hypervisor | None],
+) -> Plan:
+    """Return the plan for *order*, or refuse what cannot be done."""
+    host, event_type = order["host"], EventType(order["event_type"])
+    if host is None and HOST in means.uri:
+        raise ImpossibleOrderError(
+            f"the fleet names no host for {order['vm']}, and the URI {means.uri!r} needs one"
+        )
+    vm = fleet.virtual_machines.get(order["vm"])
+    seconds = order["duration_in_seconds"]
+    here = means.place(host or "")
+    places, barred = _destinations(here, means, fleet, hypervisor_of)
+    moves = is_move(event_type, migrate=means.migrate)
+    return Plan(
+        event_id=EventId(order["event_id"]),
+        event_type=event_type,
+        epoch=order["epoch"],
+        vm=order["vm"],
+        vm_id=vm.vm_id if vm else "",
+        here=here,
+        duration=USUAL_IMPACT[event_type] if seconds is None else timedelta(seconds=seconds),
+        grace=means.grace,
+        timeout=means.timeout,
+        connect_timeout=means.connect_timeout,
+        migrate=means.migrate,
+        unsafe_migration=means.unsafe_migration,
+        ephemeral=means.ephemeral,
+        others=places if moves else (),
+        barred=barred if moves else {},
+    )
+
+
+def _destinations(
+    here: Place,
+    means: Hypervisor,
+    fleet: Topology,
+    hypervisor_of: Callable[[Host], Hypervisor | None],
+) -> tuple[tuple[Place, ...], Mapping[str, str]]:
+    """Return some hosts that a guest may be moved to, and why not to others that *means* names.
+
+    Those that come after its own are first, so that guests of different hosts go to different ones.
+    """
+    places, barred = list[Place](), dict[str, str]()
+    names, own = list(fleet.hosts), HostName(here.host)
+    turn = names.index(own) + 1 if own in fleet.hosts else 0
+    for name in (*names[turn:], *names[:turn]):
+        if len(places) == _MOST_DESTINATIONS:
+            break
+        if name == here.host or not _is_named(name, means.to):
+            continue
+        host = fleet.hosts[name]
+        hypervisor = hypervisor_of(host)
+        if hypervisor is None:
+            barred[name] = "it has no [[libvirt]] table"
+        elif host.closure is not None:
+            barred[name] = "it is closed"
+        elif (place := hypervisor.place(name)).uri == here.uri:
+            barred[name] = "it has the same URI"
+        else:
+            places.append(place)
+    return tuple(places), barred
+
+
+def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
+    known = name_key(name)
+    return not patterns or any(fnmatchcase(known, name_key(each)) for each in patterns)
+
+
+def hypervisor_among(those: Sequence[Means]) -> Callable[[Host], Hypervisor | None]:
+    """Return how to find the libvirt of a host, whatever the event: the first that is meant."""
+
+    def find(host: Host) -> Hypervisor | None:
+        for each in those:
+            if isinstance(each, Hypervisor) and each.selection.is_for_host(host):
+                return each
+        return None
+
+    return find

@@ -1,0 +1,80 @@
+"""What was begun with a domain, in the domain's own metadata, where everybody can see it.
+
+A mark is set before its deed is done, so whoever finds a mark knows that the deed was done, or was
+just about to be. Two servers that work on the same domain follow the same mark.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from forewarn.protocol.vocabulary import EventId, EventType
+
+NAMESPACE: Final = "urn:forewarn:impact"
+PREFIX: Final = "forewarn"
+
+
+class Phase(StrEnum):
+    """The deed that a mark stands for, or how the impact ended."""
+
+    SUSPEND = "suspend"
+    REBOOT = "reboot"
+    RESET = "reset"
+    SHUTDOWN = "shutdown"
+    DESTROY = "destroy"
+    MIGRATE = "migrate"
+    MOVE = "move"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How far the impact of an event is, since *at*.
+
+    *until* is when the phase ends, if that is known. *to* is the host that the domain goes to.
+    """
+
+    event_id: EventId
+    event_type: EventType
+    epoch: int
+    phase: Phase
+    at: datetime
+    until: datetime | None = None
+    to: str | None = None
+    reason: str = ""
+
+    def encode(self) -> str:
+        """Return the mark as an element."""
+        words = {
+            "event_id": self.event_id,
+            "event_type": self.event_type,
+            "epoch": str(self.epoch),
+            "phase": self.phase,
+            "at": self.at.isoformat(),
+            "until": "" if self.until is None else self.until.isoformat(),
+            "to": self.to or "",
+            "reason": "".join(filter(str.isprintable, self.reason)),
+        }
+        given = {name: value for name, value in words.items() if value}
+        return ET.tostring(ET.Element("impact", given), encoding="unicode")
+
+
+def read_mark(text: str) -> Mark | None:
+    """Return the mark that *text* is; None if it is none of ours."""
+    try:
+        given = ET.fromstring(text).attrib  # noqa: S314 - libvirt has parsed it before
+        return Mark(
+            event_id=EventId(given["event_id"]),
+            event_type=EventType(given["event_type"]),
+            epoch=int(given["epoch"]),
+            phase=Phase(given["phase"]),
+            at=datetime.fromisoformat(given["at"]),
+            until=datetime.fromisoformat(given["until"]) if "until" in given else None,
+            to=given.get("to"),
+            reason=given.get("reason", ""),
+        )
+    except (ET.ParseError, KeyError, ValueError):
+        return None

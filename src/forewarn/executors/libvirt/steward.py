@@ -1,0 +1,353 @@
+"""Carries out one impact on a guest of libvirt, and writes down how it ended. A process of its own.
+
+It outlives the server: a guest that it has suspended is resumed in time whatever happens to us. It
+is handed the file of its order open and locked, as an attendant is, and leaves the same files.
+Whoever finds the file without the lock starts another one, which goes on from the domain's mark.
+"""
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import libvirt
+
+from forewarn.domain.impact import ImpactStatus
+from forewarn.executors.attendant import ENDING, OUTPUT, claim, write_ending
+from forewarn.executors.libvirt.api import (
+    Connection,
+    Domain,
+    RefusedError,
+    UnreachableError,
+    connect,
+    is_missing,
+    run_events,
+)
+from forewarn.executors.libvirt.decisions import Act, End, Power, Repair, Sight, Wait, decide
+from forewarn.executors.libvirt.deeds import (
+    SIMPLE,
+    DeedError,
+    Destination,
+    choose_destination,
+    leave,
+    migrate,
+    move,
+    resume,
+    start,
+)
+from forewarn.executors.libvirt.domains import (
+    find_domain,
+    is_migrating,
+    mark_of,
+    power_of,
+    put_mark,
+)
+from forewarn.executors.libvirt.marks import Mark, Phase
+from forewarn.executors.libvirt.plans import Place, Plan, read_plan
+from forewarn.wording.durations import format_duration
+
+BEGUN: Final = ".acting"
+"""The suffix of the file that is there once a steward was about to set a mark."""
+
+_LOOK_SECONDS: Final = 1.0
+_ENDINGS: Final = {ImpactStatus.DONE: Phase.DONE, ImpactStatus.FAILED: Phase.FAILED}
+
+
+class Notes:
+    """What stewards of one order leave on disk, beside its file."""
+
+    def __init__(self, order_path: Path) -> None:
+        self._begun = order_path.with_suffix(BEGUN)
+        self._output = order_path.with_suffix(OUTPUT)
+        self._last = ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a steward was about to mark the domain, this one or one before."""
+        return self._begun.exists()
+
+    def begin(self) -> None:
+        """Remember that the domain is about to be marked."""
+        descriptor = claim(self._begun, {})
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def say(self, word: str) -> None:
+        """Have operators know what it waits for."""
+        if word != self._last:
+            self._last = word
+            self._output.touch(mode=0o600)
+            with self._output.open("a", encoding="utf-8") as file:
+                file.write(f"{word}\n")
+
+
+class Steward:
+    """Looks at a domain, decides and acts, until the impact of *plan* is over.
+
+    *now* returns the real time.
+    """
+
+    def __init__(self, plan: Plan, notes: Notes, now: Callable[[], datetime]) -> None:
+        self._plan = plan
+        self._notes = notes
+        self._now = now
+        self._connections: dict[str, Connection] = {}
+        self._watched: Domain | None = None
+        self._changed = threading.Event()
+        self._witnessed: Phase | None = None
+        self._has_restarted = False
+        self._is_called_off = False
+        self._trouble = ""
+
+    def call_off(self) -> None:
+        """Have a suspended guest resumed at once."""
+        self._is_called_off = True
+        self._changed.set()
+
+    def attend(self) -> End:
+        """Return how the impact ended."""
+        deadline = self._now() + self._plan.connect_timeout
+        while True:
+            end: End | None = None
+            try:
+                end = self._step()
+            except UnreachableError as error:
+                self._disconnect()
+                if not self._notes.has_begun and self._now() >= deadline:
+                    return _failed(f"{error}; nothing was begun")
+                self._notes.say(str(error))
+                self._pause()
+            except DeedError as error:
+                end = self._end(_failed(str(error)))
+            except RefusedError as error:
+                end = self._judge(error)
+            else:
+                deadline = self._now() + self._plan.connect_timeout
+            if end is not None:
+                return end
+
+    def _judge(self, error: RefusedError) -> End | None:
+        """Return what it means that libvirt has refused something; None: look again."""
+        if not all(self._is_alive(each) for each in self._connections.values()):
+            self._disconnect()
+            self._notes.say(f"the connection was lost: {error}")
+        elif self._witnessed is Phase.MIGRATE:
+            self._trouble = f": {error}"  # what became of it is for the next look to say
+        elif not is_missing(error):
+            return self._end(_failed(f"libvirt refused it: {error}"))
+        self._pause()
+        return None
+
+    def _step(self) -> End | None:
+        domain, host = self._find()
+        sight = self._look(domain, host)
+        now = self._now()
+        if self._is_called_off and sight.mark and sight.mark.phase is Phase.SUSPEND:
+            now = max(now, sight.mark.until or now)
+        decision = decide(self._plan, sight, now)
+        match decision:
+            case End():
+                return self._end(replace(decision, reason=decision.reason + self._trouble))
+            case Wait():
+                self._notes.say(decision.word)
+                self._pause(decision.until)
+            case Act() if domain is not None:
+                self._act(decision, domain, sight)
+            case Repair() if domain is not None:
+                self._repair(decision, domain)
+        return None
+
+    def _find(self) -> tuple[Domain | None, str]:
+        """Return the domain and its host: the one it was on, unless it is elsewhere by our doing.
+
+        A domain is never looked for on other hosts if it can only be on its own.
+        """
+        plan = self._plan
+        here = find_domain(self._connect(plan.here), plan.vm, plan.vm_id)
+        if here is not None and (not plan.others or here.isActive()):
+            return here, plan.host
+        mark = None if here is None else mark_of(here)
+        to = mark.to if mark and mark.event_id == plan.event_id else None
+        for place in plan.others:
+            if here is not None and place.host != to:
+                continue
+            there = find_domain(self._connect(place), plan.vm, plan.vm_id)
+            if there is not None and self._is_ours(there) and (here is None or there.isActive()):
+                return there, place.host
+        return here, plan.host
+
+    def _is_ours(self, domain: Domain) -> bool:
+        mark = mark_of(domain)
+        return mark is not None and mark.event_id == self._plan.event_id
+
+    def _look(self, domain: Domain | None, host: str) -> Sight:
+        has_begun = self._notes.has_begun
+        if domain is None:
+            return Sight(power=Power.GONE, host=host, has_begun=has_begun)
+        self._watch(domain, host)
+        mark = mark_of(domain)
+        power, was_paused = power_of(domain)
+        return Sight(
+            power=power,
+            host=host,
+            mark=mark,
+            was_paused=was_paused,
+            is_moving=is_migrating(domain),
+            has_begun=has_begun,
+            is_witness=mark is not None and mark.phase is self._witnessed,
+            has_restarted=self._has_restarted,
+        )
+
+    def _act(self, act: Act, domain: Domain, sight: Sight) -> None:
+        plan, mark = self._plan, sight.mark
+        to = mark.to if mark and mark.event_id == plan.event_id else None
+        destination = self._destination(domain, to)
+        self._notes.begin()
+        put_mark(domain, self._mark(act, destination))
+        self._has_restarted = False
+        self._witnessed = act.phase
+        self._notes.say(f"it is begun: {act.phase}")
+        if destination and act.phase is Phase.MIGRATE:
+            migrate(plan, domain, destination)
+        elif destination and act.phase is Phase.MOVE:
+            move(plan, domain, self._connect(plan.here), destination)
+        else:
+            SIMPLE[act.phase](domain)
+
+    def _mark(self, act: Act, destination: Destination | None) -> Mark:
+        return Mark(
+            event_id=self._plan.event_id,
+            event_type=self._plan.event_type,
+            epoch=self._plan.epoch,
+            phase=act.phase,
+            at=self._now(),
+            until=act.until,
+            to=destination.place.host if destination else None,
+        )
+
+    def _destination(self, domain: Domain, to: str | None) -> Destination | None:
+        """Return where the guest goes, if it goes anywhere: there is room before it is touched."""
+        plan = self._plan
+        if not plan.moves:
+            return None
+        known = next((each for each in plan.others if each.host == to), None)
+        if known is not None:
+            return Destination(place=known, connection=self._connect(known))
+        return choose_destination(plan, domain, self._connect)
+
+    def _repair(self, repair: Repair, domain: Domain) -> None:
+        if repair is Repair.RESUME:
+            resume(domain)
+        else:
+            start(domain)
+            self._has_restarted = True
+
+    def _end(self, end: End) -> End:
+        """Have the domain say that it is over, for whoever asks later, and tidy up."""
+        phase = _ENDINGS.get(end.status)
+        if phase is None:
+            return end
+        with suppress(RefusedError, UnreachableError):  # it is over all the same
+            domain, host = self._find()
+            mark = None if domain is None else mark_of(domain)
+            if domain is not None and mark is not None and mark.event_id == self._plan.event_id:
+                put_mark(domain, replace(mark, phase=phase, reason=end.reason, until=None))
+            if host != self._plan.host:
+                left = find_domain(self._connect(self._plan.here), self._plan.vm, self._plan.vm_id)
+                if left is not None and self._is_ours(left):
+                    leave(left)
+        return end
+
+    def _connect(self, place: Place) -> Connection:
+        connection = self._connections.get(place.host)
+        if connection is None:
+            connection = connect(place.uri, self._plan.connect_timeout.total_seconds())
+            self._connections[place.host] = connection
+        return connection
+
+    def _disconnect(self) -> None:
+        """Forget connections, and with them what was seen: nobody knows what was missed."""
+        self._connections.clear()
+        self._watched = self._witnessed = None
+
+    def _is_alive(self, connection: Connection) -> bool:
+        with suppress(RefusedError):
+            return connection.isAlive() == 1
+        return False
+
+    def _watch(self, domain: Domain, host: str) -> None:
+        if self._watched is not None:
+            return
+        connection = self._connections[host]
+        reboot, lifecycle = (
+            libvirt.VIR_DOMAIN_EVENT_ID_REBOOT,
+            libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+        )
+        for kind, heard in ((reboot, self._hear_restart), (lifecycle, self._hear_change)):
+            with suppress(RefusedError):  # without news of it the state still tells
+                connection.domainEventRegisterAny(domain, kind, heard, None)
+        self._watched = domain
+
+    def _hear_restart(self, *_: object) -> None:
+        self._has_restarted = True
+        self._changed.set()
+
+    def _hear_change(self, _connection: object, _domain: object, event: int, *_: object) -> None:
+        if event == libvirt.VIR_DOMAIN_EVENT_STARTED:
+            self._has_restarted = True
+        self._changed.set()
+
+    def _pause(self, until: datetime | None = None) -> None:
+        left = _LOOK_SECONDS if until is None else (until - self._now()).total_seconds()
+        self._changed.wait(min(max(left, 0.0), _LOOK_SECONDS))
+        self._changed.clear()
+
+
+def main(order_path: Path) -> None:
+    """Carry out the order and write down how it ended."""
+    plan = read_plan(json.loads(order_path.read_bytes())["plan"])
+    notes = Notes(order_path)
+    run_events()
+    steward = Steward(plan, notes, lambda: datetime.now(UTC))
+    # Stopping a service may stop whatever it has started: no guest is to be left suspended by it.
+    signal.signal(signal.SIGTERM, lambda *_: steward.call_off())
+    ends: queue.Queue[End] = queue.Queue()
+
+    def attend() -> None:
+        try:
+            ends.put(steward.attend())
+        except Exception as error:  # noqa: BLE001 - somebody has to look at it
+            ends.put(_lost(notes, f"it ended with an error: {error!r}"))
+
+    # A daemon: a call that never returns must not keep the end from being told.
+    threading.Thread(target=attend, daemon=True).start()
+    try:
+        end = ends.get(timeout=plan.limit.total_seconds())
+    except queue.Empty:
+        end = _lost(notes, f"it did not end within {format_duration(plan.limit)}")
+    content = {"status": end.status, "reason": end.reason, "moved_to": end.moved_to}
+    write_ending(order_path.with_suffix(ENDING), content)
+    os._exit(0)
+
+
+def _lost(notes: Notes, reason: str) -> End:
+    if not notes.has_begun:
+        return _failed(f"{reason}; nothing was begun")
+    advice = "check the virtual machine, then complete the event"
+    return End(status=ImpactStatus.UNKNOWN, reason=f"{reason}; {advice}")
+
+
+def _failed(reason: str) -> End:
+    return End(status=ImpactStatus.FAILED, reason=reason)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
