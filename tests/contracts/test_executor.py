@@ -23,6 +23,7 @@ from tests.executors.conftest import (
     wait_for,
     wait_until,
 )
+from tests.executors.libvirtd import libvirtd, make_libvirt, wait_for_stewards
 from tests.executors.target import OrderTarget, say
 
 from forewarn.bootstrap.order_records import IMPACT_ORDERS, OrderRecords
@@ -31,6 +32,8 @@ from forewarn.domain.event import Outcome
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
+from forewarn.executors.libvirt.hypervisors import Hypervisor
+from forewarn.executors.libvirt.marks import Phase
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.executors.targets import ImpactTarget
@@ -167,13 +170,47 @@ class WebhookRig:
         return Counter(self.target.deeds)
 
 
+class LibvirtRig:
+    """Guests of libvirt's test driver, which restart when the test has them do so."""
+
+    def __init__(self, store: Store, folder: Path, closing: ExitStack) -> None:
+        self.fates: dict[VmName, str] = {}
+        self._store = store
+        self._folder = folder
+        self._daemon = closing.enter_context(libvirtd())
+        for vm in EVENT.resources:
+            self._daemon.define(vm)
+
+    def make(self) -> Executor:
+        records = OrderRecords(IMPACT_ORDERS, self._folder, self._store).for_webhooks()
+        return make_libvirt(self._folder, Hypervisor(uri=self._daemon.uri), records=records)
+
+    def end(self, vm: VmName) -> None:
+        if fate := self.fates.get(vm):
+            self._daemon.mark(vm, Phase.FAILED, reason=fate)
+        elif self._daemon.state(vm) == RUNNING:
+            self._daemon.domain(vm).destroy()
+
+    def deeds(self) -> Counter[tuple[str, str]]:
+        calls = self._daemon.deeds()
+        return Counter(
+            {
+                (EVENT.event_id, vm): calls["reboot", vm]
+                for vm in EVENT.resources
+                if calls["reboot", vm]
+            }
+        )
+
+
+RUNNING = 1
 RIGS: dict[str, Callable[[Store, Path, ExitStack], Rig]] = {
     "manual": ManualRig,
     "simulated": SimulatedRig,
     "command": CommandRig,
     "webhook": WebhookRig,
+    "libvirt": LibvirtRig,
 }
-TELLING = ("simulated", "command", "webhook")
+TELLING = ("simulated", "command", "webhook", "libvirt")
 
 
 @pytest.fixture
@@ -182,9 +219,10 @@ def rig(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iterato
     with ExitStack() as closing:
         made = RIGS[request.param](store, tmp_path, closing)
         yield made
-        for vm in EVENT.resources:  # so that no script outlives its test
-            if isinstance(made, CommandRig):
+        for vm in EVENT.resources:  # so that no process outlives its test
+            if isinstance(made, CommandRig | LibvirtRig):
                 made.end(vm)
+        wait_for_stewards(tmp_path)
 
 
 def each(*names: str) -> pytest.MarkDecorator:
