@@ -32,8 +32,9 @@ from forewarn.domain.event import Outcome
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
+from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.libvirt.hypervisors import Hypervisor
-from forewarn.executors.libvirt.marks import Phase
+from forewarn.executors.libvirt.marks import MarkPhase
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.executors.targets import ImpactTarget
@@ -177,19 +178,29 @@ class LibvirtRig:
         self.fates: dict[VmName, str] = {}
         self._store = store
         self._folder = folder
+        self._made = list[ContractedExecutor]()
         self._daemon = closing.enter_context(libvirtd())
         for vm in EVENT.resources:
             self._daemon.define(vm)
 
     def make(self) -> Executor:
         records = OrderRecords(IMPACT_ORDERS, self._folder, self._store).for_webhooks()
-        return make_libvirt(self._folder, Hypervisor(uri=self._daemon.uri), records=records)
+        made = make_libvirt(self._folder, Hypervisor(uri=self._daemon.uri), records=records)
+        self._made.append(made)
+        return made
 
     def end(self, vm: VmName) -> None:
         if fate := self.fates.get(vm):
-            self._daemon.mark(vm, Phase.FAILED, reason=fate)
+            self._daemon.mark(vm, MarkPhase.FAILED, reason=fate)
         elif self._daemon.state(vm) == RUNNING:
             self._daemon.domain(vm).destroy()
+
+    def finish(self) -> None:
+        for each in self._made:
+            each.close()
+        for vm in EVENT.resources:
+            self.end(vm)
+        wait_for_stewards(self._folder)
 
     def deeds(self) -> Counter[tuple[str, str]]:
         calls = self._daemon.deeds()
@@ -220,9 +231,10 @@ def rig(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iterato
         made = RIGS[request.param](store, tmp_path, closing)
         yield made
         for vm in EVENT.resources:  # so that no process outlives its test
-            if isinstance(made, CommandRig | LibvirtRig):
+            if isinstance(made, CommandRig):
                 made.end(vm)
-        wait_for_stewards(tmp_path)
+        if isinstance(made, LibvirtRig):
+            made.finish()
 
 
 def each(*names: str) -> pytest.MarkDecorator:

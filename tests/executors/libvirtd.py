@@ -21,8 +21,13 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
-from forewarn.executors.libvirt.hypervisors import Hypervisor, hypervisor_among, stewards
-from forewarn.executors.libvirt.marks import Mark, Phase
+from forewarn.executors.libvirt.hypervisors import (
+    Hypervisor,
+    KnownFleet,
+    hypervisor_among,
+    stewards,
+)
+from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
 from forewarn.executors.orders import Contractors
 from forewarn.executors.processes import PLACES_OF_HOST, ProcessContractor
 from forewarn.executors.records import Records
@@ -109,11 +114,11 @@ class Libvirtd:
         calls = (found.groups() for found in map(_CALL.search, log.splitlines()) if found)
         return Counter((_DEEDS[call], vm) for call, vm in calls if call in _DEEDS)
 
-    def mark(self, name: str, phase: Phase, **more: Any) -> None:
+    def mark(self, name: str, phase: MarkPhase, **more: Any) -> None:
         """Set the mark that another server's steward would have set."""
         from forewarn.executors.libvirt.domains import put_mark  # noqa: PLC0415 - needs libvirt
 
-        mark = Mark(
+        mark = DomainMark(
             event_id=EVENT.event_id,
             event_type=EVENT.event_type,
             epoch=1,
@@ -175,7 +180,7 @@ def make_libvirt(
     known = fleet or fleet_of(*map(host_called, {*HOSTS.values()}))
     contractor = ProcessContractor(
         find_among(hypervisors, Hypervisor, host_called),
-        stewards(lambda: known, hypervisor_among(hypervisors)),
+        stewards(lambda: KnownFleet(fleet=known), hypervisor_among(hypervisors)),
         kind=IMPACTS,
         records=records or Records(folder / "impacts"),
         environment={"PATH": "/usr/bin:/bin"},

@@ -37,7 +37,7 @@ from forewarn.domain.names import HostName
 from forewarn.domain.topology import Closure, Host, Topology
 from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.libvirt.hypervisors import Hypervisor
-from forewarn.executors.libvirt.marks import Phase
+from forewarn.executors.libvirt.marks import MarkPhase
 from forewarn.executors.orders import Selection
 from forewarn.protocol.vocabulary import EventType
 
@@ -466,7 +466,7 @@ def test_redeploy_goes_on_where_a_killed_steward_has_left_it(
     here.define("web-0", uuid="6ed9e117-1d0a-447b-a965-32afbf64672d").destroy()
     there.define("web-0", uuid="6ed9e117-1d0a-447b-a965-32afbf64672d").destroy()
     for daemon in pair:
-        daemon.mark("web-0", Phase.MOVE, to=KVM_1)
+        daemon.mark("web-0", MarkPhase.MOVE, to=KVM_1)
 
     ended = wait_for(moving(tmp_path, pair, event_of(EventType.REDEPLOY)), is_over)
 

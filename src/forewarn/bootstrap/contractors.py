@@ -16,6 +16,7 @@ import structlog
 from forewarn.bootstrap.order_records import HOST_ORDERS, IMPACT_ORDERS, OrderRecords, Orders
 from forewarn.bootstrap.workforce import Workforce, WorkforceMaker
 from forewarn.clocks import SystemClock
+from forewarn.domain.host_operation import HostPhase
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.notification import Retrying
 from forewarn.domain.topology import Host
@@ -24,7 +25,12 @@ from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.configuration import read_roster
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork, find_for_host
 from forewarn.executors.impacts import ContractedExecutor, find_among
-from forewarn.executors.libvirt.hypervisors import Hypervisor, hypervisor_among, stewards
+from forewarn.executors.libvirt.hypervisors import (
+    Hypervisor,
+    KnownFleet,
+    hypervisor_among,
+    stewards,
+)
 from forewarn.executors.orders import Contractor, Contractors, Means
 from forewarn.executors.processes import ProcessContractor, Trade
 from forewarn.executors.targets import ImpactTarget
@@ -33,7 +39,7 @@ from forewarn.files.tables import TablesError
 from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock
 from forewarn.ports.host_worker import HostWorker
-from forewarn.ports.store import Store
+from forewarn.ports.store import Reading, Store
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind
 
@@ -129,9 +135,7 @@ def _executor(means: Sequence[Means], agency: _Agency, store: Store) -> Contract
         agency.webhooks(find_among(means, ImpactTarget, host_called)),
         agency.stewards(
             find_among(means, Hypervisor, host_called),
-            stewards(
-                lambda: store.read(lambda reading: reading.topology()), hypervisor_among(means)
-            ),
+            stewards(lambda: store.read(_known_fleet), hypervisor_among(means)),
         ),
     )
     return ContractedExecutor(
@@ -139,6 +143,15 @@ def _executor(means: Sequence[Means], agency: _Agency, store: Store) -> Contract
         event_called=lambda event_id: store.read(lambda reading: reading.event(event_id)),
         host_of=host_of,
     )
+
+
+def _known_fleet(reading: Reading) -> KnownFleet:
+    at_work = {
+        each.host
+        for each in reading.operations_under_way()
+        if each.phase not in {HostPhase.ANNOUNCED, HostPhase.OVER}
+    }
+    return KnownFleet(fleet=reading.topology(), at_work=at_work)
 
 
 def _host_worker(works: Sequence[HostWork], agency: _Agency, store: Store) -> ContractedHostWorker:

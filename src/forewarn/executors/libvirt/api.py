@@ -11,7 +11,7 @@ import libvirt
 KEEP_ALIVE: Final = (5, 3)
 """After how many seconds a silent peer is asked, and how many times, before it counts as lost."""
 
-RefusedError: TypeAlias = libvirt.libvirtError
+LibvirtError: TypeAlias = libvirt.libvirtError
 """What libvirt raises, whatever is wrong."""
 
 
@@ -47,7 +47,9 @@ class Domain(Protocol):
         uri: str,
         flags: int,
     ) -> int: ...
-    def migrate3(self, dconn: "Connection", params: Mapping[str, str], flags: int) -> "Domain": ...
+    def migrate3(
+        self, dconn: "HostConnection", params: Mapping[str, str], flags: int
+    ) -> "Domain": ...
 
 
 class Volume(Protocol):
@@ -67,7 +69,7 @@ class Pool(Protocol):
     def storageVolLookupByName(self, name: str) -> Volume: ...  # noqa: N802
 
 
-class Connection(Protocol):
+class HostConnection(Protocol):
     """A libvirt that was connected to."""
 
     def isAlive(self) -> int: ...  # noqa: N802
@@ -106,9 +108,9 @@ def run_events() -> None:
     threading.Thread(target=run, name="libvirt-events", daemon=True).start()
 
 
-def connect(uri: str, seconds: float) -> Connection:
+def connect(uri: str, seconds: float) -> HostConnection:
     """Return a connection, or refuse with an `UnreachableError` after so many *seconds*."""
-    opened: queue.Queue[Connection | Exception] = queue.Queue()
+    opened: queue.Queue[HostConnection | Exception] = queue.Queue()
 
     def open_it() -> None:
         try:
@@ -124,12 +126,12 @@ def connect(uri: str, seconds: float) -> Connection:
         raise UnreachableError(f"{uri} did not answer within {seconds:g} seconds") from None
     if isinstance(connection, Exception):
         raise UnreachableError(f"cannot connect to {uri}: {connection}")
-    with suppress(RefusedError):  # within one process there is nothing to keep alive
+    with suppress(LibvirtError):  # within one process there is nothing to keep alive
         connection.setKeepAlive(*KEEP_ALIVE)
     return connection
 
 
-def is_missing(error: RefusedError) -> bool:
+def is_missing(error: LibvirtError) -> bool:
     """Tell whether libvirt says that there is no such domain, or no such element."""
     return error.get_error_code() in {
         libvirt.VIR_ERR_NO_DOMAIN,

@@ -6,13 +6,13 @@ prove undone is not done again: where libvirt cannot tell what happened, the end
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.libvirt.marks import Mark, Phase
-from forewarn.executors.libvirt.plans import Plan
+from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
+from forewarn.executors.libvirt.plans import ImpactPlan
 from forewarn.protocol.vocabulary import EventType
 from forewarn.wording.durations import format_duration
 
@@ -38,7 +38,7 @@ class Sight:
 
     power: Power
     host: str
-    mark: Mark | None = None
+    mark: DomainMark | None = None
     was_paused: bool = False
     is_moving: bool = False
     has_begun: bool = False
@@ -58,7 +58,7 @@ class Wait:
 class Act:
     """Mark the domain and do the deed of *phase*, which may take until then."""
 
-    phase: Phase
+    phase: MarkPhase
     until: datetime | None = None
 
 
@@ -79,7 +79,7 @@ class End:
 
 
 Decision: TypeAlias = Wait | Act | Repair | End
-_Rule: TypeAlias = Callable[[Plan, Mark, Sight, datetime], Decision]
+_Rule: TypeAlias = Callable[[ImpactPlan, DomainMark, Sight, datetime], Decision]
 
 _REFUSED: Final = frozenset(
     {
@@ -92,10 +92,12 @@ _REFUSED: Final = frozenset(
 """What makes no sense, and would be undone at a moment that somebody else has not chosen."""
 _STOPPING: Final = frozenset({EventType.PREEMPT, EventType.TERMINATE})
 _NOBODY_SAW: Final = "nobody was watching the domain, so it is not known whether it was {deed}"
-_ENDINGS: Final = {Phase.DONE: ImpactStatus.DONE, Phase.FAILED: ImpactStatus.FAILED}
+_SETTLING: Final = timedelta(seconds=5)
+"""How long whoever has set a mark may take to do its deed, and to tell that it is done."""
+_ENDINGS: Final = {MarkPhase.DONE: ImpactStatus.DONE, MarkPhase.FAILED: ImpactStatus.FAILED}
 
 
-def decide(plan: Plan, sight: Sight, now: datetime) -> Decision:
+def decide(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     """Return what to do next."""
     mark = sight.mark
     if sight.power is Power.GONE:
@@ -103,6 +105,9 @@ def decide(plan: Plan, sight: Sight, now: datetime) -> Decision:
     if mark is not None and mark.event_id == plan.event_id:
         if status := _ENDINGS.get(mark.phase):
             return End(status=status, reason=mark.reason, moved_to=_moved(plan, sight))
+        is_new = not sight.is_witness and now < mark.at + _SETTLING
+        if is_new and sight.power is not Power.PAUSED:
+            return Wait(word=f"another process has just begun to {mark.phase} the domain")
         return _RULES[mark.phase](plan, mark, sight, now)
     if sight.has_begun:
         other = "is gone" if mark is None else f"is of the event {mark.event_id} now"
@@ -110,22 +115,22 @@ def decide(plan: Plan, sight: Sight, now: datetime) -> Decision:
     return _begin(plan, sight, now)
 
 
-def _begin(plan: Plan, sight: Sight, now: datetime) -> Decision:
+def _begin(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     event_type = plan.event_type
     if (event_type, sight.power) in _REFUSED:
         return _fail(f"the domain is {sight.power} on host {sight.host}")
     if event_type is EventType.FREEZE:
         if plan.migrate:
-            return Act(phase=Phase.MIGRATE)
-        return Act(phase=Phase.SUSPEND, until=now + plan.duration)
+            return Act(phase=MarkPhase.MIGRATE)
+        return Act(phase=MarkPhase.SUSPEND, until=now + plan.duration)
     if event_type is EventType.REBOOT:
-        return Act(phase=Phase.REBOOT, until=now + plan.grace)
+        return Act(phase=MarkPhase.REBOOT, until=now + plan.grace)
     if sight.power is Power.OFF:
         return _stopped(plan, "it was shut off already")
-    return Act(phase=Phase.SHUTDOWN, until=now + plan.grace)
+    return Act(phase=MarkPhase.SHUTDOWN, until=now + plan.grace)
 
 
-def _suspended(plan: Plan, mark: Mark, sight: Sight, now: datetime) -> Decision:
+def _suspended(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: datetime) -> Decision:
     until = mark.until or now
     match sight.power:
         case Power.PAUSED if now < until:
@@ -135,14 +140,14 @@ def _suspended(plan: Plan, mark: Mark, sight: Sight, now: datetime) -> Decision:
         case Power.RUNNING if sight.was_paused or sight.is_witness:
             return End(status=ImpactStatus.DONE)
         case Power.RUNNING if now < until:  # whoever marked it was gone before the deed
-            return Act(phase=Phase.SUSPEND, until=now + plan.duration)
+            return Act(phase=MarkPhase.SUSPEND, until=now + plan.duration)
         case Power.RUNNING:
             return _unknown(_NOBODY_SAW.format(deed="suspended"))
         case _:
             return _fail("the domain was shut off while it was suspended")
 
 
-def _rebooting(plan: Plan, mark: Mark, sight: Sight, now: datetime) -> Decision:
+def _rebooting(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: datetime) -> Decision:
     del plan
     until = mark.until or now
     if sight.has_restarted and sight.power is not Power.OFF:
@@ -152,11 +157,11 @@ def _rebooting(plan: Plan, mark: Mark, sight: Sight, now: datetime) -> Decision:
     if now < until:
         return Wait(word="it waits for the guest to restart", until=until)
     if sight.is_witness:
-        return Act(phase=Phase.RESET)
+        return Act(phase=MarkPhase.RESET)
     return _unknown(_NOBODY_SAW.format(deed="restarted"))
 
 
-def _reset(plan: Plan, _mark: Mark, sight: Sight, _now: datetime) -> Decision:
+def _reset(plan: ImpactPlan, _mark: DomainMark, sight: Sight, _now: datetime) -> Decision:
     if sight.power is Power.OFF:
         return Repair.START
     if sight.is_witness or sight.has_restarted:
@@ -165,16 +170,16 @@ def _reset(plan: Plan, _mark: Mark, sight: Sight, _now: datetime) -> Decision:
     return _unknown(_NOBODY_SAW.format(deed="reset"))
 
 
-def _shutting_down(plan: Plan, mark: Mark, sight: Sight, now: datetime) -> Decision:
+def _shutting_down(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: datetime) -> Decision:
     until = mark.until or now
     if sight.power is Power.OFF:
         return _stopped(plan)
     if now < until:
         return Wait(word="it waits for the guest to shut down", until=until)
-    return Act(phase=Phase.DESTROY)
+    return Act(phase=MarkPhase.DESTROY)
 
 
-def _destroyed(plan: Plan, _mark: Mark, sight: Sight, _now: datetime) -> Decision:
+def _destroyed(plan: ImpactPlan, _mark: DomainMark, sight: Sight, _now: datetime) -> Decision:
     if sight.power is Power.OFF:
         limit = format_duration(plan.grace)
         return _stopped(plan, f"the guest did not shut down within {limit} and was stopped")
@@ -183,7 +188,7 @@ def _destroyed(plan: Plan, _mark: Mark, sight: Sight, _now: datetime) -> Decisio
     return _unknown(_NOBODY_SAW.format(deed="stopped"))
 
 
-def _migrating(plan: Plan, mark: Mark, sight: Sight, _now: datetime) -> Decision:
+def _migrating(plan: ImpactPlan, mark: DomainMark, sight: Sight, _now: datetime) -> Decision:
     if sight.is_moving:
         return Wait(word=f"it is being migrated to host {mark.to}")
     if moved_to := _moved(plan, sight):
@@ -191,33 +196,33 @@ def _migrating(plan: Plan, mark: Mark, sight: Sight, _now: datetime) -> Decision
     return _fail(f"the migration to host {mark.to} broke off; the domain is on {sight.host}")
 
 
-def _moving(plan: Plan, mark: Mark, sight: Sight, _now: datetime) -> Decision:
+def _moving(plan: ImpactPlan, mark: DomainMark, sight: Sight, _now: datetime) -> Decision:
     is_there = _moved(plan, sight) is not None
     if is_there and sight.power is not Power.OFF:
         return End(status=ImpactStatus.DONE, moved_to=sight.host, reason=mark.reason)
     if sight.power is Power.OFF:  # nothing runs anywhere, so all of it can be done once more
-        return Act(phase=Phase.MOVE)
+        return Act(phase=MarkPhase.MOVE)
     return _fail(f"the move to host {mark.to} broke off; the domain runs on {sight.host}")
 
 
-_RULES: Final[Mapping[Phase, _Rule]] = {
-    Phase.SUSPEND: _suspended,
-    Phase.REBOOT: _rebooting,
-    Phase.RESET: _reset,
-    Phase.SHUTDOWN: _shutting_down,
-    Phase.DESTROY: _destroyed,
-    Phase.MIGRATE: _migrating,
-    Phase.MOVE: _moving,
+_RULES: Final[Mapping[MarkPhase, _Rule]] = {
+    MarkPhase.SUSPEND: _suspended,
+    MarkPhase.REBOOT: _rebooting,
+    MarkPhase.RESET: _reset,
+    MarkPhase.SHUTDOWN: _shutting_down,
+    MarkPhase.DESTROY: _destroyed,
+    MarkPhase.MIGRATE: _migrating,
+    MarkPhase.MOVE: _moving,
 }
 
 
-def _stopped(plan: Plan, reason: str = "") -> Decision:
+def _stopped(plan: ImpactPlan, reason: str = "") -> Decision:
     if plan.event_type in _STOPPING:
         return End(status=ImpactStatus.DONE, reason=reason)
-    return Act(phase=Phase.MOVE)
+    return Act(phase=MarkPhase.MOVE)
 
 
-def _moved(plan: Plan, sight: Sight) -> str | None:
+def _moved(plan: ImpactPlan, sight: Sight) -> str | None:
     return None if sight.host == plan.host else sight.host
 
 

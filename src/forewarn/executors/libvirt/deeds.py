@@ -8,11 +8,11 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
-from forewarn.executors.libvirt.api import Connection, Domain, RefusedError, UnreachableError
+from forewarn.executors.libvirt.api import Domain, HostConnection, LibvirtError, UnreachableError
 from forewarn.executors.libvirt.decisions import Power
 from forewarn.executors.libvirt.domains import free_memory, has_agent, power_of
-from forewarn.executors.libvirt.marks import Phase
-from forewarn.executors.libvirt.plans import Place, Plan
+from forewarn.executors.libvirt.marks import MarkPhase
+from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan
 
 _AGENT_SECONDS: Final = 10
 _KEEPING: Final = (
@@ -36,8 +36,8 @@ class DeedError(Exception):
 class Destination:
     """The host that a guest goes to."""
 
-    place: Place
-    connection: Connection
+    place: HostPlace
+    connection: HostConnection
 
 
 def reboot(domain: Domain) -> None:
@@ -62,7 +62,7 @@ def shut_down(domain: Domain) -> None:
 
 def destroy(domain: Domain) -> None:
     """Stop the guest at once."""
-    with suppress(RefusedError):  # it may have stopped by itself
+    with suppress(LibvirtError):  # it may have stopped by itself
         domain.destroy()
     if power_of(domain)[0] is not Power.OFF:
         domain.destroy()
@@ -72,7 +72,7 @@ def resume(domain: Domain) -> None:
     """Let the guest run on."""
     try:
         domain.resume()
-    except RefusedError:
+    except LibvirtError:
         if power_of(domain)[0] is Power.PAUSED:
             raise
 
@@ -81,17 +81,17 @@ def start(domain: Domain) -> None:
     """Start the guest, unless somebody else has."""
     try:
         domain.create()
-    except RefusedError:
+    except LibvirtError:
         if power_of(domain)[0] is Power.OFF:
             raise
 
 
-SIMPLE: Final[Mapping[Phase, Callable[[Domain], object]]] = {
-    Phase.SUSPEND: lambda domain: domain.suspend(),
-    Phase.REBOOT: reboot,
-    Phase.RESET: lambda domain: domain.reset(),
-    Phase.SHUTDOWN: shut_down,
-    Phase.DESTROY: destroy,
+SIMPLE: Final[Mapping[MarkPhase, Callable[[Domain], object]]] = {
+    MarkPhase.SUSPEND: lambda domain: domain.suspend(),
+    MarkPhase.REBOOT: reboot,
+    MarkPhase.RESET: lambda domain: domain.reset(),
+    MarkPhase.SHUTDOWN: shut_down,
+    MarkPhase.DESTROY: destroy,
 }
 """The deeds that need nothing but the domain."""
 
@@ -99,16 +99,16 @@ SIMPLE: Final[Mapping[Phase, Callable[[Domain], object]]] = {
 def _ask(domain: Domain, ask: Callable[[int], int], agent: int, button: int) -> None:
     """Ask in every way there is until one is taken. The domain shows whether the guest listens."""
     ways = (agent, button, 0) if has_agent(domain) else (button, 0)
-    with suppress(RefusedError):
+    with suppress(LibvirtError):
         domain.agentSetResponseTimeout(_AGENT_SECONDS)
     for way in ways:
-        with suppress(RefusedError):
+        with suppress(LibvirtError):
             ask(way)
             return
 
 
 def choose_destination(
-    plan: Plan, domain: Domain, connect: Callable[[Place], Connection]
+    plan: ImpactPlan, domain: Domain, connect: Callable[[HostPlace], HostConnection]
 ) -> Destination:
     """Return the host with the most memory left, or refuse if the guest fits on none."""
     needed = domain.maxMemory()
@@ -117,7 +117,7 @@ def choose_destination(
         try:
             connection = connect(place)
             left = free_memory(connection)
-        except (UnreachableError, RefusedError) as error:
+        except (UnreachableError, LibvirtError) as error:
             reasons[place.host] = str(error)
             continue
         if left >= needed:
@@ -130,7 +130,7 @@ def choose_destination(
     return max(found, key=lambda each: each[0])[1]
 
 
-def migrate(plan: Plan, domain: Domain, destination: Destination) -> None:
+def migrate(plan: ImpactPlan, domain: Domain, destination: Destination) -> None:
     """Move the running guest. It is on one of the two hosts afterwards, never on both."""
     unsafe = libvirt.VIR_MIGRATE_UNSAFE if plan.unsafe_migration else 0
     uri = destination.place.migrate_uri
@@ -138,7 +138,7 @@ def migrate(plan: Plan, domain: Domain, destination: Destination) -> None:
     domain.migrate3(destination.connection, params, _MIGRATION | unsafe)
 
 
-def move(plan: Plan, domain: Domain, here: Connection, destination: Destination) -> None:
+def move(plan: ImpactPlan, domain: Domain, here: HostConnection, destination: Destination) -> None:
     """Move a guest that is shut off, and start it there; or start it again where it was."""
     there = destination.connection
     xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
@@ -149,17 +149,17 @@ def move(plan: Plan, domain: Domain, here: Connection, destination: Destination)
         try:
             remake_disks(plan, xml, here, there)
             start(moved)
-        except (RefusedError, DeedError):
+        except (LibvirtError, DeedError):
             _undefine(moved)
             raise
-    except (RefusedError, DeedError) as error:
+    except (LibvirtError, DeedError) as error:
         domain.setAutostart(autostart)
         start(domain)
         where = f"host {destination.place.host}"
         raise DeedError(
             f"{where} cannot run the guest, and it was started again: {error}"
         ) from None
-    with suppress(RefusedError):
+    with suppress(LibvirtError):
         moved.setAutostart(autostart)
     leave(domain)
 
@@ -170,7 +170,7 @@ def leave(domain: Domain) -> None:
         _undefine(domain)
 
 
-def remake_disks(plan: Plan, xml: str, here: Connection, there: Connection) -> None:
+def remake_disks(plan: ImpactPlan, xml: str, here: HostConnection, there: HostConnection) -> None:
     """Make the ephemeral disks of a guest anew, empty, of the size and format that they had."""
     for source in _sources(xml, plan.ephemeral):
         old = (
@@ -184,7 +184,7 @@ def remake_disks(plan: Plan, xml: str, here: Connection, there: Connection) -> N
             _remove(description, given)
         pool = there.storagePoolLookupByName(old.storagePoolLookupByVolume().name())
         pool.refresh()
-        with suppress(RefusedError):  # on a host that has not seen the guest there is none
+        with suppress(LibvirtError):  # on a host that has not seen the guest there is none
             pool.storageVolLookupByName(name).delete()
         pool.createXML(ET.tostring(description, encoding="unicode"))
 
@@ -214,5 +214,5 @@ def _remove(element: ET.Element, path: str) -> None:
 def _undefine(domain: Domain) -> None:
     try:
         domain.undefineFlags(_KEEPING)
-    except RefusedError:  # not every driver has all of these flags
+    except LibvirtError:  # not every driver has all of these flags
         domain.undefine()

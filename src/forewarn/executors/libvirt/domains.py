@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
-from forewarn.executors.libvirt.api import Connection, Domain, RefusedError, is_missing
+from forewarn.executors.libvirt.api import Domain, HostConnection, LibvirtError, is_missing
 from forewarn.executors.libvirt.decisions import Power
-from forewarn.executors.libvirt.marks import NAMESPACE, PREFIX, Mark, read_mark
+from forewarn.executors.libvirt.marks import NAMESPACE, PREFIX, DomainMark, read_mark
 
 _POWERS: Final = {
     libvirt.VIR_DOMAIN_PAUSED: Power.PAUSED,
@@ -19,14 +19,14 @@ _POWERS: Final = {
 _AGENT: Final = "channel/target[@name='org.qemu.guest_agent.0'][@state='connected']"
 
 
-def find_domain(connection: Connection, vm: str, vm_id: str) -> Domain | None:
+def find_domain(connection: HostConnection, vm: str, vm_id: str) -> Domain | None:
     """Return the domain whose UUID is *vm_id*, or else that is called *vm*."""
-    with suppress(RefusedError):  # an id need not be a UUID
+    with suppress(LibvirtError):  # an id need not be a UUID
         if vm_id:
             return connection.lookupByUUIDString(vm_id)
     try:
         return connection.lookupByName(vm)
-    except RefusedError as error:
+    except LibvirtError as error:
         if is_missing(error):
             return None
         raise
@@ -42,18 +42,18 @@ def power_of(domain: Domain) -> tuple[Power, bool]:
     return _POWERS.get(state, Power.RUNNING), was_paused
 
 
-def mark_of(domain: Domain) -> Mark | None:
+def mark_of(domain: Domain) -> DomainMark | None:
     """Return the mark of the domain, if it has one."""
     try:
         kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
         return read_mark(domain.metadata(kind, NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CURRENT))
-    except RefusedError as error:
+    except LibvirtError as error:
         if is_missing(error):
             return None
         raise
 
 
-def put_mark(domain: Domain, mark: Mark) -> None:
+def put_mark(domain: Domain, mark: DomainMark) -> None:
     """Have the domain carry *mark*, also when it is started again or is moved."""
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0
     config = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
@@ -63,7 +63,7 @@ def put_mark(domain: Domain, mark: Mark) -> None:
 
 def is_migrating(domain: Domain) -> bool:
     """Tell whether something is being done with the domain that takes time."""
-    with suppress(RefusedError):  # not every driver knows of jobs
+    with suppress(LibvirtError):  # not every driver knows of jobs
         kind, *_ = domain.jobInfo()
         return bool(kind != libvirt.VIR_DOMAIN_JOB_NONE)
     return False
@@ -75,10 +75,10 @@ def has_agent(domain: Domain) -> bool:
     return devices is not None and devices.find(_AGENT) is not None
 
 
-def free_memory(connection: Connection) -> int:
+def free_memory(connection: HostConnection) -> int:
     """Return how many KiB a host has left, caches included where it says so."""
     try:
         stats = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
         return sum(stats.get(each, 0) for each in ("free", "buffers", "cached"))
-    except RefusedError:
+    except LibvirtError:
         return connection.getFreeMemory() // 1024

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -10,7 +11,7 @@ from typing import Any, Final
 from forewarn.domain.names import HostName, name_key
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.topology import Host, Topology
-from forewarn.executors.libvirt.plans import Place, Plan, encode_plan, is_move
+from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, encode_plan, is_move
 from forewarn.executors.orders import LONGEST, Means, Order, Selection
 from forewarn.executors.processes import ImpossibleOrderError, Trade
 from forewarn.protocol.vocabulary import EventId, EventType
@@ -26,10 +27,18 @@ _MOST_DESTINATIONS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFleet:
+    """What plans are made from: the fleet, and the hosts that are being worked on."""
+
+    fleet: Topology
+    at_work: AbstractSet[HostName] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hypervisor:
     """The libvirt of some hosts, and how impacts are carried out there.
 
-    *grace* is how long a guest may take to restart or shut down by itself. If it *migrates*, a
+    *grace* is how long a guest may take to restart or shut down by itself. With *migrate*, a
     Freeze is a live migration. *to* names the hosts that guests may be moved to, *ephemeral* the
     disks that are made anew when they are.
     """
@@ -45,14 +54,14 @@ class Hypervisor:
     to: tuple[str, ...] = ()
     ephemeral: tuple[str, ...] = ()
 
-    def place(self, host: str) -> Place:
+    def place(self, host: str) -> HostPlace:
         """Return *host* as a place."""
         migrate_uri = None if self.migrate_uri is None else self.migrate_uri.replace(HOST, host)
-        return Place(host=host, uri=self.uri.replace(HOST, host), migrate_uri=migrate_uri)
+        return HostPlace(host=host, uri=self.uri.replace(HOST, host), migrate_uri=migrate_uri)
 
 
 def stewards(
-    fleet: Callable[[], Topology], hypervisor_of: Callable[[Host], Hypervisor | None]
+    known_fleet: Callable[[], KnownFleet], hypervisor_of: Callable[[Host], Hypervisor | None]
 ) -> Trade[Hypervisor]:
     """Return the trade of processes that carry out one impact each.
 
@@ -61,7 +70,7 @@ def stewards(
 
     def describe(order: Order, means: Hypervisor) -> dict[str, object]:
         known = order.describe()
-        plan = make_plan(known, means, fleet(), hypervisor_of)
+        plan = make_plan(known, means, known_fleet(), hypervisor_of)
         return {"host": known["host"], "plan": encode_plan(plan)}
 
     return Trade(
@@ -75,21 +84,21 @@ def stewards(
 def make_plan(
     order: Mapping[str, Any],
     means: Hypervisor,
-    fleet: Topology,
+    known: KnownFleet,
     hypervisor_of: Callable[[Host], Hypervisor | None],
-) -> Plan:
+) -> ImpactPlan:
     """Return the plan for *order*, or refuse what cannot be done."""
     host, event_type = order["host"], EventType(order["event_type"])
     if host is None and HOST in means.uri:
         raise ImpossibleOrderError(
             f"the fleet names no host for {order['vm']}, and the URI {means.uri!r} needs one"
         )
-    vm = fleet.virtual_machines.get(order["vm"])
+    vm = known.fleet.virtual_machines.get(order["vm"])
     seconds = order["duration_in_seconds"]
     here = means.place(host or "")
-    places, barred = _destinations(here, means, fleet, hypervisor_of)
+    places, barred = _destinations(here, means, known, hypervisor_of)
     moves = is_move(event_type, migrate=means.migrate)
-    return Plan(
+    return ImpactPlan(
         event_id=EventId(order["event_id"]),
         event_type=event_type,
         epoch=order["epoch"],
@@ -109,29 +118,31 @@ def make_plan(
 
 
 def _destinations(
-    here: Place,
+    here: HostPlace,
     means: Hypervisor,
-    fleet: Topology,
+    known: KnownFleet,
     hypervisor_of: Callable[[Host], Hypervisor | None],
-) -> tuple[tuple[Place, ...], Mapping[str, str]]:
+) -> tuple[tuple[HostPlace, ...], Mapping[str, str]]:
     """Return some hosts that a guest may be moved to, and why not to others that *means* names.
 
     Those that come after its own are first, so that guests of different hosts go to different ones.
     """
-    places, barred = list[Place](), dict[str, str]()
-    names, own = list(fleet.hosts), HostName(here.host)
-    turn = names.index(own) + 1 if own in fleet.hosts else 0
+    places, barred = list[HostPlace](), dict[str, str]()
+    hosts, own = known.fleet.hosts, HostName(here.host)
+    names = list(hosts)
+    turn = names.index(own) + 1 if own in hosts else 0
     for name in (*names[turn:], *names[:turn]):
         if len(places) == _MOST_DESTINATIONS:
             break
         if name == here.host or not _is_named(name, means.to):
             continue
-        host = fleet.hosts[name]
-        hypervisor = hypervisor_of(host)
+        hypervisor = hypervisor_of(hosts[name])
         if hypervisor is None:
             barred[name] = "it has no [[libvirt]] table"
-        elif host.closure is not None:
+        elif hosts[name].closure is not None:
             barred[name] = "it is closed"
+        elif name in known.at_work:
+            barred[name] = "a Maintenance is working on it"
         elif (place := hypervisor.place(name)).uri == here.uri:
             barred[name] = "it has the same URI"
         else:

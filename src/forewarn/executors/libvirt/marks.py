@@ -16,7 +16,7 @@ NAMESPACE: Final = "urn:forewarn:impact"
 PREFIX: Final = "forewarn"
 
 
-class Phase(StrEnum):
+class MarkPhase(StrEnum):
     """The deed that a mark stands for, or how the impact ended."""
 
     SUSPEND = "suspend"
@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class DomainMark:
     """How far the impact of an event is, since *at*.
 
     *until* is when the phase ends, if that is known. *to* is the host that the domain goes to.
@@ -40,7 +40,7 @@ class Mark:
     event_id: EventId
     event_type: EventType
     epoch: int
-    phase: Phase
+    phase: MarkPhase
     at: datetime
     until: datetime | None = None
     to: str | None = None
@@ -62,15 +62,15 @@ class Mark:
         return ET.tostring(ET.Element("impact", given), encoding="unicode")
 
 
-def read_mark(text: str) -> Mark | None:
+def read_mark(text: str) -> DomainMark | None:
     """Return the mark that *text* is; None if it is none of ours."""
     try:
         given = ET.fromstring(text).attrib  # noqa: S314 - libvirt has parsed it before
-        return Mark(
+        return DomainMark(
             event_id=EventId(given["event_id"]),
             event_type=EventType(given["event_type"]),
             epoch=int(given["epoch"]),
-            phase=Phase(given["phase"]),
+            phase=MarkPhase(given["phase"]),
             at=datetime.fromisoformat(given["at"]),
             until=datetime.fromisoformat(given["until"]) if "until" in given else None,
             to=given.get("to"),

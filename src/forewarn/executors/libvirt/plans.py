@@ -9,7 +9,7 @@ from forewarn.protocol.vocabulary import EventId, EventType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HostPlace:
     """A host that guests can be on, and where its libvirt and its migrations are."""
 
     host: str
@@ -18,7 +18,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ImpactPlan:
     """All that is to be known of one impact.
 
     *others* are the hosts that the guest may be moved to, *barred* those that it may not, and why.
@@ -29,7 +29,7 @@ class Plan:
     epoch: int
     vm: str
     vm_id: str
-    here: Place
+    here: HostPlace
     duration: timedelta
     grace: timedelta
     timeout: timedelta
@@ -37,7 +37,7 @@ class Plan:
     migrate: bool = False
     unsafe_migration: bool = False
     ephemeral: tuple[str, ...] = ()
-    others: tuple[Place, ...] = ()
+    others: tuple[HostPlace, ...] = ()
     barred: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -61,23 +61,23 @@ def is_move(event_type: EventType, *, migrate: bool) -> bool:
     return event_type is EventType.REDEPLOY or (event_type is EventType.FREEZE and migrate)
 
 
-def encode_plan(plan: Plan) -> dict[str, object]:
+def encode_plan(plan: ImpactPlan) -> dict[str, object]:
     """Return *plan* in words that JSON has."""
     words = asdict(plan)
     spans = {name: value for name, value in words.items() if isinstance(value, timedelta)}
     return words | {name: span.total_seconds() for name, span in spans.items()}
 
 
-def read_plan(content: Mapping[str, Any]) -> Plan:
+def read_plan(content: Mapping[str, Any]) -> ImpactPlan:
     """Return the plan that `encode_plan` has made *content* of."""
     spans = ("duration", "grace", "timeout", "connect_timeout")
-    return Plan(
+    return ImpactPlan(
         **{
             **content,
             **{name: timedelta(seconds=content[name]) for name in spans},
             "event_type": EventType(content["event_type"]),
-            "here": Place(**content["here"]),
+            "here": HostPlace(**content["here"]),
             "ephemeral": tuple(content["ephemeral"]),
-            "others": tuple(Place(**each) for each in content["others"]),
+            "others": tuple(HostPlace(**each) for each in content["others"]),
         }
     )

@@ -23,9 +23,9 @@ import libvirt
 from forewarn.domain.impact import ImpactStatus
 from forewarn.executors.attendant import ENDING, OUTPUT, claim, write_ending
 from forewarn.executors.libvirt.api import (
-    Connection,
     Domain,
-    RefusedError,
+    HostConnection,
+    LibvirtError,
     UnreachableError,
     connect,
     is_missing,
@@ -50,18 +50,18 @@ from forewarn.executors.libvirt.domains import (
     power_of,
     put_mark,
 )
-from forewarn.executors.libvirt.marks import Mark, Phase
-from forewarn.executors.libvirt.plans import Place, Plan, read_plan
+from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
+from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, read_plan
 from forewarn.wording.durations import format_duration
 
 BEGUN: Final = ".acting"
 """The suffix of the file that is there once a steward was about to set a mark."""
 
 _LOOK_SECONDS: Final = 1.0
-_ENDINGS: Final = {ImpactStatus.DONE: Phase.DONE, ImpactStatus.FAILED: Phase.FAILED}
+_ENDINGS: Final = {ImpactStatus.DONE: MarkPhase.DONE, ImpactStatus.FAILED: MarkPhase.FAILED}
 
 
-class Notes:
+class StewardNotes:
     """What stewards of one order leave on disk, beside its file."""
 
     def __init__(self, order_path: Path) -> None:
@@ -95,14 +95,14 @@ class Steward:
     *now* returns the real time.
     """
 
-    def __init__(self, plan: Plan, notes: Notes, now: Callable[[], datetime]) -> None:
+    def __init__(self, plan: ImpactPlan, notes: StewardNotes, now: Callable[[], datetime]) -> None:
         self._plan = plan
         self._notes = notes
         self._now = now
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, HostConnection] = {}
         self._watched: Domain | None = None
         self._changed = threading.Event()
-        self._witnessed: Phase | None = None
+        self._witnessed: MarkPhase | None = None
         self._has_restarted = False
         self._is_called_off = False
         self._trouble = ""
@@ -127,19 +127,19 @@ class Steward:
                 self._pause()
             except DeedError as error:
                 end = self._end(_failed(str(error)))
-            except RefusedError as error:
+            except LibvirtError as error:
                 end = self._judge(error)
             else:
                 deadline = self._now() + self._plan.connect_timeout
             if end is not None:
                 return end
 
-    def _judge(self, error: RefusedError) -> End | None:
+    def _judge(self, error: LibvirtError) -> End | None:
         """Return what it means that libvirt has refused something; None: look again."""
         if not all(self._is_alive(each) for each in self._connections.values()):
             self._disconnect()
             self._notes.say(f"the connection was lost: {error}")
-        elif self._witnessed is Phase.MIGRATE:
+        elif self._witnessed is MarkPhase.MIGRATE:
             self._trouble = f": {error}"  # what became of it is for the next look to say
         elif not is_missing(error):
             return self._end(_failed(f"libvirt refused it: {error}"))
@@ -150,7 +150,7 @@ class Steward:
         domain, host = self._find()
         sight = self._look(domain, host)
         now = self._now()
-        if self._is_called_off and sight.mark and sight.mark.phase is Phase.SUSPEND:
+        if self._is_called_off and sight.mark and sight.mark.phase is MarkPhase.SUSPEND:
             now = max(now, sight.mark.until or now)
         decision = decide(self._plan, sight, now)
         match decision:
@@ -215,15 +215,15 @@ class Steward:
         self._has_restarted = False
         self._witnessed = act.phase
         self._notes.say(f"it is begun: {act.phase}")
-        if destination and act.phase is Phase.MIGRATE:
+        if destination and act.phase is MarkPhase.MIGRATE:
             migrate(plan, domain, destination)
-        elif destination and act.phase is Phase.MOVE:
+        elif destination and act.phase is MarkPhase.MOVE:
             move(plan, domain, self._connect(plan.here), destination)
         else:
             SIMPLE[act.phase](domain)
 
-    def _mark(self, act: Act, destination: Destination | None) -> Mark:
-        return Mark(
+    def _mark(self, act: Act, destination: Destination | None) -> DomainMark:
+        return DomainMark(
             event_id=self._plan.event_id,
             event_type=self._plan.event_type,
             epoch=self._plan.epoch,
@@ -255,7 +255,7 @@ class Steward:
         phase = _ENDINGS.get(end.status)
         if phase is None:
             return end
-        with suppress(RefusedError, UnreachableError):  # it is over all the same
+        with suppress(LibvirtError, UnreachableError):  # it is over all the same
             domain, host = self._find()
             mark = None if domain is None else mark_of(domain)
             if domain is not None and mark is not None and mark.event_id == self._plan.event_id:
@@ -266,7 +266,7 @@ class Steward:
                     leave(left)
         return end
 
-    def _connect(self, place: Place) -> Connection:
+    def _connect(self, place: HostPlace) -> HostConnection:
         connection = self._connections.get(place.host)
         if connection is None:
             connection = connect(place.uri, self._plan.connect_timeout.total_seconds())
@@ -278,8 +278,8 @@ class Steward:
         self._connections.clear()
         self._watched = self._witnessed = None
 
-    def _is_alive(self, connection: Connection) -> bool:
-        with suppress(RefusedError):
+    def _is_alive(self, connection: HostConnection) -> bool:
+        with suppress(LibvirtError):
             return connection.isAlive() == 1
         return False
 
@@ -292,7 +292,7 @@ class Steward:
             libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
         )
         for kind, heard in ((reboot, self._hear_restart), (lifecycle, self._hear_change)):
-            with suppress(RefusedError):  # without news of it the state still tells
+            with suppress(LibvirtError):  # without news of it the state still tells
                 connection.domainEventRegisterAny(domain, kind, heard, None)
         self._watched = domain
 
@@ -314,7 +314,7 @@ class Steward:
 def main(order_path: Path) -> None:
     """Carry out the order and write down how it ended."""
     plan = read_plan(json.loads(order_path.read_bytes())["plan"])
-    notes = Notes(order_path)
+    notes = StewardNotes(order_path)
     run_events()
     steward = Steward(plan, notes, lambda: datetime.now(UTC))
     # Stopping a service may stop whatever it has started: no guest is to be left suspended by it.
@@ -333,12 +333,12 @@ def main(order_path: Path) -> None:
         end = ends.get(timeout=plan.limit.total_seconds())
     except queue.Empty:
         end = _lost(notes, f"it did not end within {format_duration(plan.limit)}")
-    content = {"status": end.status, "reason": end.reason, "moved_to": end.moved_to}
+    content = {"status": end.status, "reason": end.reason, "host": end.moved_to}
     write_ending(order_path.with_suffix(ENDING), content)
     os._exit(0)
 
 
-def _lost(notes: Notes, reason: str) -> End:
+def _lost(notes: StewardNotes, reason: str) -> End:
     if not notes.has_begun:
         return _failed(f"{reason}; nothing was begun")
     advice = "check the virtual machine, then complete the event"
