@@ -1,5 +1,6 @@
 """The file of executors, and what is wrong with it."""
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
 from forewarn.executors.configuration import read_host_work_rules, read_roster
 from forewarn.executors.host_tasks import HostWork
+from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.orders import ByHand, Selection
 from forewarn.executors.targets import ImpactTarget
 from forewarn.files.tables import TablesError
@@ -19,6 +21,7 @@ SEARCH = "/usr/bin:/bin"
 RUN = '[[command]]\nrun = ["true"]\n'
 HOST_RUN = '[[host_work]]\nrun = ["true"]\n'
 HOST_HOOK = '[[host_work]]\nurl = "https://hush.example/T0KEN"\n'
+KVM = '[[libvirt]]\nuri = "qemu+ssh://root@{host}/system"\n'
 HOOK = '[[webhook]]\nurl = "https://hush.example/T0KEN"\n'
 
 Write = Callable[[str], Path]
@@ -85,7 +88,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
         (
             "\npigeon = 1\n",
             2,
-            "pigeon: unknown key; known keys: command, webhook, manual, host_work.",
+            "pigeon: unknown key; known keys: command, webhook, libvirt, manual, host_work.",
         ),
         (
             '[command]\nrun = ["true"]\n',
@@ -113,6 +116,21 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
             3,
             "item 1 of event_types of command 1: it must be one of 'Freeze'",
         ),
+        ("[[libvirt]]\n", 1, "uri of libvirt 1: it is required."),
+        (
+            KVM.replace("qemu+ssh://", ""),
+            2,
+            "uri of libvirt 1: 'root@{host}/system' is not a valid",
+        ),
+        (
+            KVM.replace("{host}", "{vm}"),
+            2,
+            "uri of libvirt 1: 'qemu+ssh://root@{vm}/system' is not",
+        ),
+        (KVM + "unsafe_migration = true\n", 3, "unsafe_migration of libvirt 1: it needs migrate ="),
+        (KVM + 'migrate_uri = "tcp://{host}"\n', 3, "migrate_uri of libvirt 1: it needs migrate"),
+        (KVM + 'grace = "0s"\n', 3, "grace of libvirt 1: it must be longer than zero."),
+        (KVM + 'connect_timeout = "1h"\n', 3, "connect_timeout of libvirt 1: it can be 1s to 10m."),
         (HOOK.replace("https", "ftp"), 2, "url of webhook 1: write a URL that begins"),
         (HOOK.replace("://", "://u:T0KEN/P@"), 2, "url of webhook 1: the host or port is invalid"),
         (HOOK + 'headers = { "a b" = "1" }\n', 3, "headers of webhook 1: 'a b' cannot be a"),
@@ -169,6 +187,42 @@ def test_secret_that_is_not_there_is_refused(
         read_roster(path, SEARCH)
 
     assert str(refused.value).startswith(f"{path}:3: secret_file of webhook 1: {problem}")
+
+
+def test_file_says_where_libvirt_is_and_what_it_may_do(write: Write) -> None:
+    text = f"""{KVM}
+hosts = ["kvm-*"]
+grace = "30s"
+migrate = true
+migrate_uri = "tcp://{{host}}.storage"
+unsafe_migration = true
+to = ["kvm-*", "spare"]
+ephemeral = ["vdb"]
+"""
+
+    (hypervisor,) = read_roster(write(text), SEARCH).means
+
+    assert hypervisor == Hypervisor(
+        uri="qemu+ssh://root@{host}/system",
+        selection=Selection(hosts=("kvm-*",)),
+        grace=timedelta(seconds=30),
+        migrate=True,
+        migrate_uri="tcp://{host}.storage",
+        unsafe_migration=True,
+        to=("kvm-*", "spare"),
+        ephemeral=("vdb",),
+    )
+    place = hypervisor.place("kvm-7")
+    assert (place.uri, place.migrate_uri) == ("qemu+ssh://root@kvm-7/system", "tcp://kvm-7.storage")
+
+
+def test_libvirt_without_its_package_is_refused_with_the_command_that_installs_it(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "libvirt", None)
+
+    with pytest.raises(TablesError, match=r"pip install 'forewarn\[libvirt\]'"):
+        read_roster(write(KVM), SEARCH)
 
 
 def test_tables_of_all_kinds_are_kept_in_the_order_of_the_file(write: Write) -> None:
