@@ -77,6 +77,7 @@ docs: .venv/.dev  ## build the documentation into site/
 lock: .venv/.dev  ## pin the newest dependencies
 	@$(COMPILE) --extra server pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) --extra server --extra postgres --group dev pyproject.toml --output-file requirements/dev.txt
+	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Install the programs that tests/browser, tests/cli, tests/conformance, tests/contrib, tests/e2e, tests/examples, tests/gates, tests/hooks and
-# tests/sdk run. Packages need root and Debian; the rest goes into .venv. What is there already is left alone.
+# Install the programs that tests/browser, tests/cli, tests/conformance, tests/contrib, tests/discovery, tests/e2e, tests/examples, tests/executors,
+# tests/gates, tests/hooks and tests/sdk run. Packages need root and Debian; the rest goes into .venv. What is there already is left alone.
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="busybox chromium-headless-shell curl default-jdk-headless dnsmasq-base etcd-server fish golang-go haproxy hostname iproute2 jq keepalived libmono-system-net-http4.0-cil
-libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil libvirt-clients libvirt-dev mono-mcs mono-runtime nftables nginx nodejs openssh-server openssl patroni
-pkg-config postgresql procps python3 shellcheck slurm-client slurmctld slurmd socat systemd util-linux
+packages="busybox chromium-headless-shell curl default-jdk-headless dnsmasq-base etcd-server fish gcc golang-go haproxy hostname iproute2 jq keepalived
+libc6-dev libmono-system-net-http4.0-cil libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil libvirt-clients libvirt-daemon libvirt-dev
+mono-mcs mono-runtime nftables nginx nodejs openssh-server openssl patroni pkg-config postgresql procps python3 python3-dev shellcheck slurm-client
+slurmctld slurmd socat systemd util-linux
 zsh"
 clients=.venv/clients
 uv=$(command -v uv || echo .venv/bin/uv)
