@@ -80,7 +80,6 @@ lock: .venv/.dev  ## pin the newest dependencies
 	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
-	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
 	@echo testcontainers | $(COMPILE) - --output-file tests/image/testcontainers.txt
 	@echo openapi-python-client | $(COMPILE) - --output-file tests/e2e/openapi-python-client.txt

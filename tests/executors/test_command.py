@@ -27,10 +27,11 @@ from tests.executors.conftest import (
 from forewarn.clocks import SystemClock
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.command import Command, ScriptContractor
+from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.impacts import IMPACTS
 from forewarn.executors.manual import BY_HAND
 from forewarn.executors.orders import LONGEST, Selection
+from forewarn.executors.processes import ProcessContractor
 from forewarn.executors.records import Records
 from forewarn.protocol.vocabulary import EventType
 
@@ -237,8 +238,9 @@ def test_event_that_no_command_is_meant_for_is_left_to_the_operator(tmp_path: Pa
 
 def test_command_that_is_gone_when_its_turn_comes_fails(tmp_path: Path) -> None:
     found = iter([Command(run=("/bin/true",)), None])
-    contractor = ScriptContractor(
+    contractor = ProcessContractor(
         lambda _: next(found, None),
+        SCRIPTS,
         kind=IMPACTS,
         records=Records(tmp_path / "impacts"),
         environment={},
