@@ -248,7 +248,7 @@ def test_file_with_mistakes_is_a_reason_in_one_sentence(
     workforce = ReloadableWorkforce(settings, store, SystemClock(), OUTBOUND)
 
     assert workforce.unknown().reason == reason.format(
-        path=file, known="command, webhook, manual, host_work"
+        path=file, known="command, webhook, libvirt, manual, host_work"
     )
     assert len(workforce.problem.splitlines()) == len(text.splitlines())
     store.close()
