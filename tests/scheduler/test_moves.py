@@ -1,6 +1,7 @@
 """The fleet follows the impact: a virtual machine is where its executor says it is now."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,23 @@ def test_each_machine_of_an_event_is_where_it_is(moves: Moves) -> None:
     assert moves.event(event).outcome is Outcome.SUCCEEDED
 
 
+def test_machines_that_move_at_the_same_moment_are_all_followed(
+    moves: Moves, tmp_path: Path
+) -> None:
+    event = moves.begin("web-0", "web-1")
+    moves.executor.says[event.event_id, VmName("web-0")] = ended("new")
+
+    moves.say(event, "web-1", ended("NEW"))
+
+    expected = {"web-0": "new", "web-1": "new", "db": "kvm-2"}
+    assert moves.hosts() == expected
+    assert [what for what, _ in moves.ledger(event)] == ["started", "moved", "moved", "completed"]
+    moves.store.close()
+    with closing(open_sqlite(tmp_path / "forewarn.db")) as another:
+        vms = another.read(lambda reading: reading.topology().virtual_machines)
+    assert {name: vm.host for name, vm in vms.items()} == expected, "as it is written"
+
+
 def test_machine_that_is_where_it_was_has_not_moved(moves: Moves) -> None:
     event = moves.begin("web-0")
 
@@ -211,6 +229,9 @@ def test_machine_is_away_while_its_host_is_worked_on_and_comes_back(moves: Moves
 
     assert away == ("kvm-3", EventStatus.STARTED)
     assert moves.hosts()["db"] == "kvm-2"
+    assert set(moves.executor.begun) == {(event.event_id, "db")}, "it is told once"
+    (only,) = moves.store.read(lambda reading: reading.events(vm=VmName("db")))
+    assert only == moves.event(event)
     assert [what for what, _ in moves.ledger(event)] == [
         *("scheduled", "started", "moved", "moved", "completed")
     ]

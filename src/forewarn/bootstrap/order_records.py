@@ -136,11 +136,12 @@ class OrderRecords:
         What the database does not know stays, and so does what somebody still attends to. Between
         batches it makes a *pause*, which tells whether that is all for now.
         """
-        records, removed = Records(self._directory), 0
+        records, removed, is_prepared = Records(self._directory), 0, False
         subjects = records.subjects()
         while removed < _MOST and (batch := tuple(islice(subjects, _BATCH))):
             ended = self._store.read(partial(self._find_ended, batch, before))
-            if ended and not removed and not self._prepare_removal(records):
+            is_prepared = is_prepared or (bool(ended) and self._prepare_removal(records))
+            if ended and not is_prepared:
                 break
             removed += sum(map(records.remove, ended))
             if pause():

@@ -76,7 +76,21 @@ def find_joining(snapshot: Snapshot, after: Topology) -> tuple[Joining, ...]:
         )
         for host, vms in coming.items()
         if host in operations
-        for share in split_by_update_domain(after, vms)
+        for share in split_by_update_domain(after, _untold(vms, operations[host], snapshot))
+    )
+
+
+def _untold(
+    vms: Iterable[VmName], operation: HostOperation, snapshot: Snapshot
+) -> tuple[VmName, ...]:
+    """Return who is in no event of *operation*: whoever it moved away and returns knows of it."""
+    return tuple(
+        vm
+        for vm in vms
+        if all(
+            event.operation_id != operation.operation_id
+            for event in snapshot.in_flight_on.get(vm, ())
+        )
     )
 
 
