@@ -4,20 +4,21 @@ from dataclasses import replace
 
 import pytest
 
+from forewarn.domain.amending import amend
 from forewarn.domain.arrivals import arrivals
 from forewarn.domain.errors import UnknownHostError
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import HostName, VmName
-from forewarn.domain.topology import Host, Topology
+from forewarn.domain.topology import NO_FLEET, Host, Topology
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.hosts import HostInUseError, close_host, open_host, remove_host
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, remove_vm
 from forewarn.operations.maintenances import abort_maintenance, start_maintenance
-from forewarn.operations.placements import HostClosedError
+from forewarn.operations.placements import HostClosedError, record_moves, say_move
 from forewarn.operations.safeguards import ApplyOptions, HostBusyError
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventType
+from forewarn.protocol.vocabulary import EventId, EventType
 
 NEW = '[[virtual_machine]]\nname = "new"\nhost = "kvm-1"\n'
 MOVED = '[[virtual_machine]]\nname = "solo"\nhost = "kvm-1"\n'
@@ -235,3 +236,32 @@ def test_host_of_which_no_maintenance_knows_is_removed(fleet: Store, operator: C
     fleet.write(lambda tx: remove_host(tx, operator, "kvm-9"))
 
     assert "kvm-9" not in topology(fleet).hosts
+
+
+def test_move_is_told_with_both_hosts_as_far_as_they_are_known(
+    fleet: Store, operator: Context
+) -> None:
+    text = '[[virtual_machine]]\nname = "{}"\n{}'
+    declare(fleet, operator, text.format("new", ""))
+    before = topology(fleet)
+    declare(fleet, operator, text.format("new", 'host = "kvm-1"\n'))
+    after = topology(fleet)
+
+    assert say_move(before, after, VmName("new")) == "new moved to kvm-1"
+    assert say_move(before, after, VmName("web-0")) == ""
+    assert say_move(before, after, VmName("nobody")) == ""
+    assert say_move(NO_FLEET, after, VmName("new")) == ""
+
+
+def test_only_machines_that_have_moved_are_in_the_audit(fleet: Store, operator: Context) -> None:
+    before = topology(fleet)
+    vm = before.virtual_machines[VmName("web-0")]
+    after = amend(before, virtual_machines=[replace(vm, host=HostName("kvm-7"))])
+    causes = {VmName("web-0"): EventId("E1"), VmName("web-1"): EventId("E1")}
+
+    fleet.write(lambda tx: record_moves(tx, operator, before, after, causes))
+    fleet.write(lambda tx: record_moves(tx, operator, after, after, causes))
+
+    audit = fleet.read(lambda reading: reading.audit(limit=9))
+    assert [entry.subject for entry in audit if entry.action == "vm move"] == ["web-0"]
+    assert topology(fleet).virtual_machines[VmName("web-0")].host == "kvm-7"
