@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from forewarn.operations.access import grant_admin, is_secret_of, new_secret
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.inventory import FleetChange, FleetPlan, apply_fleet, find_vm, plan_fleet
 from forewarn.operations.pausing import pause_server
+from forewarn.operations.placements import leave_moved
 from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.clock import Clock
@@ -123,9 +125,13 @@ def read_declaration(path: Path) -> FleetDeclaration:
 
 def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> StartingPoint:
     """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
+    remarks: Sequence[str] = ()
+    if fleet is not None:
+        fleet, remarks = store.read(partial(leave_moved, fleet=fleet))
     plan = _plan(store, settings, fleet, now) if fleet is not None and settings.is_shared else None
     beginning = store.write(lambda tx: _begin(tx, settings, fleet, now, plan))
     _log_change(beginning.change)
+    _warn("fleet_file_skipped", remarks)
     return beginning
 
 

@@ -3,6 +3,7 @@
 Every change of the fleet is checked here before it is written.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.topology import Closure, Topology
+from forewarn.files.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.snapshots import look
@@ -78,9 +80,40 @@ def record_moves(
     tx.put_topology(after)
     for vm, event_id in causes.items():
         if move := say_move(before, after, vm):
+            origin, host = before.virtual_machines[vm].host, after.virtual_machines[vm].host
+            earlier = json.loads(tx.setting(_moved(vm)) or "[null, null]")
+            origin = earlier[0] if earlier[1] == origin else origin
+            tx.put_setting(_moved(vm), json.dumps([origin, host]))
             record_audit(
                 tx, context, "vm move", vm, detail=f"{move}, said the executor of {event_id}"
             )
+
+
+def leave_moved(reading: Reading, fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]:
+    """Return *fleet* with machines where impacts have moved them, and a remark on each of these.
+
+    Only where it has them where they were before: whoever wrote that may not know of the move.
+    """
+    known = reading.topology().virtual_machines
+    kept: dict[VmName, DeclaredVirtualMachine] = {}
+    remarks: list[str] = []
+    for each in fleet.virtual_machines:
+        vm, said = known.get(each.vm.name), each.vm.host
+        if vm is None or vm.host == said:
+            continue
+        if reading.setting(_moved(vm.name)) == json.dumps([said, vm.host]):
+            kept[vm.name] = replace(each, vm=replace(each.vm, host=vm.host))
+            remarks.append(
+                f"{vm.name} stays on {vm.host}, where its executor moved it; "
+                f"the file has it on {said or 'no host'}."
+            )
+    machines = tuple(kept.get(each.vm.name, each) for each in fleet.virtual_machines)
+    return replace(fleet, virtual_machines=machines), tuple(remarks)
+
+
+def _moved(vm: VmName) -> str:
+    """Return the setting that says from where to where impacts have moved *vm*."""
+    return f"moved {vm}"
 
 
 def say_move(before: Topology, after: Topology, name: VmName) -> str:
