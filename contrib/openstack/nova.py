@@ -183,7 +183,7 @@ def settle(session: Session, server: Server, *wanted: str, seconds: float | None
             raise OpenStackError(f'"{server.name}" is in ERROR: {found.fault or "no reason given"}')
         return not found.task and (not wanted or found.status in wanted)
 
-    what = f'"{server.name}" to become {" or ".join(wanted)}'
+    what = f'"{server.name}" to become {" or ".join(wanted) or "idle"}'
     return session.wait(lambda: look_at(session, server.id), is_settled, what, seconds)
 
 

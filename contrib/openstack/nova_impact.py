@@ -97,7 +97,7 @@ def redeploy(impact: Impact) -> str:
         # An earlier run was killed after the move.
         return confirm(impact)
     if impact.has_moved:
-        return tell_place(impact.settle("ACTIVE", "SHUTOFF"))
+        return tell_place(impact.settle())
     if impact.evacuates and is_host_down(impact):
         impact.order("evacuate", {"host": impact.target} if impact.target else {})
         return check_move(server, impact.settle("ACTIVE", "SHUTOFF"))
