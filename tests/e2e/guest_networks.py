@@ -141,9 +141,9 @@ class GuestNetwork:
         self.configure(number, "neighbour", "replace", METADATA, *neighbour)
 
 
-def ask(source: str = "") -> str | None:
-    """Ask the service on a new connection."""
-    made = HTTPConnection(METADATA, timeout=SILENCE_SECONDS, source_address=(source, 0))
+def ask(source: str = "", address: str = METADATA) -> str | None:
+    """Ask the service on a new connection, or whoever is at another *address*."""
+    made = HTTPConnection(address, timeout=SILENCE_SECONDS, source_address=(source, 0))
     with closing(made) as connection:
         try:
             connection.request("GET", "/")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.guest_networks import (
+    HOST,
     ORDER,
     STRANGER,
     UPLINK,
@@ -15,6 +16,7 @@ from tests.e2e.guest_networks import (
     address_of,
     answering,
     arp_frame,
+    ask,
     binding_of,
     build_network,
     listening,
@@ -71,6 +73,22 @@ def test_guest_with_the_address_of_its_neighbour_gets_nothing(network: GuestNetw
     assert network.whoami(1, address_of(2)) is None
     assert network.whoami(1) == address_of(1)
     assert network.whoami(2) == address_of(2)
+
+
+def test_guest_may_use_an_address_that_nobody_has_for_anything_else(network: GuestNetwork) -> None:
+    """Such as one that moves from guest to guest."""
+    network.set_up(*ORDER, "--apply")
+    network.configure(1, "address", "add", "10.77.0.100/32", "dev", "eth0")
+
+    assert network.machines[1].run(lambda: ask("10.77.0.100", HOST)) == "10.77.0.100"
+    assert network.whoami(1, "10.77.0.100") is None
+
+
+def test_guest_cannot_pass_for_its_neighbour_elsewhere_either(network: GuestNetwork) -> None:
+    network.set_up(*ORDER, "--apply")
+    network.configure(1, "address", "add", f"{address_of(2)}/32", "dev", "eth0")
+
+    assert network.machines[1].run(lambda: ask(address_of(2), HOST)) is None
 
 
 @pytest.mark.parametrize("number", [1, STRANGER, UPLINK], ids=["bound", "unbound", "uplink"])
@@ -175,6 +193,15 @@ def test_guest_that_was_migrated_here_is_answered_in_spite_of_its_arp_cache(
 ) -> None:
     network.set_up(*ORDER, "--apply")
     network.know_the_host(1, "02:de:ad:be:ef:01")
+
+    assert network.whoami(1) == address_of(1)
+
+
+def test_guest_needs_no_more_than_a_default_route(network: GuestNetwork) -> None:
+    """Packets to its gateway, which is behind the uplink, are delivered on the way."""
+    network.set_up(*ORDER, "--apply")
+    network.configure(1, "route", "delete", f"{METADATA}/32")
+    network.configure(1, "route", "add", "default", "via", address_of(UPLINK))
 
     assert network.whoami(1) == address_of(1)
 
@@ -377,14 +404,14 @@ def test_impossible_setup_is_refused_and_changes_nothing(network: GuestNetwork) 
     before = network.snapshot()
     state = ("--state-dir", str(network.state))
 
-    for words, said in (
-        (("--bridge", "br9"), "There is no interface called 'br9'."),
-        ((*ORDER, "--binding", f"v3={mac_of(3)},{address_of(1)}"), "is bound to v1 and to v3."),
-        ((*ORDER, "--dnsmasq", "/nonexistent", "--router", "none"), "There is no directory"),
+    for words, code, said in (
+        (("--bridge", "br9"), 1, "There is no interface called 'br9'."),
+        ((*ORDER, "--binding", f"v3={mac_of(3)},{address_of(1)}"), 2, "is bound to v1 and to v3."),
+        ((*ORDER, "--dnsmasq", "/nonexistent", "--router", "none"), 1, "There is no directory"),
     ):
         done = network.forewarn("host", "setup", *state, *words, "--apply")
-        assert done.returncode == 1
         assert said in done.stderr
+        assert done.returncode == code
 
     assert network.snapshot() == before
 

@@ -5,6 +5,9 @@ came in on a bound port from the MAC and IP address of that port; IP accepts mar
 whatever else reaches the bridge (the uplink, a port that was added a moment ago, a VLAN tag that
 hides a packet from the rules of the bridge) is not marked, and is dropped.
 
+Elsewhere a guest may use any address but those of its neighbours: shared addresses, containers and
+guests inside a guest stay as they are.
+
 Neither half asks for the name of a bridge (`meta ibrname`), which not every kernel can tell.
 """
 
@@ -18,8 +21,6 @@ TABLE: Final = "forewarn"
 METADATA_PORT: Final = 80
 MARK: Final = int(METADATA_ADDRESS)
 """What a packet carries from the bridge to IP; it is taken off there."""
-
-_DHCP: Final = "ip saddr 0.0.0.0 udp sport 68 udp dport 67"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +80,19 @@ def _bridged(protection: Protection) -> Mapping[str, str]:
     return {"arp": _arp(bindings, names), "bridge": bridge, "ip": ip}
 
 
+_OWN: Final = "iifname . ether saddr . ip saddr != @addresses drop"
 _GUEST: Final = (
-    # Below a priority tag the bridge does not see what IP will; nobody needs one.
+    # Below a priority tag the rules of a bridge see less than the receiver, who takes it off.
     "vlan id 0 drop",
-    "ether type 8021ad drop",
-    "iifname . ether saddr != @macs drop",
-    "iifname . arp saddr ether != @macs drop",
-    # From 0.0.0.0 a guest asks whether an address is free, and for a lease.
-    "arp saddr ip != 0.0.0.0 iifname . arp saddr ether . arp saddr ip != @addresses drop",
-    f"{_DHCP} accept",
-    "iifname . ether saddr . ip saddr != @addresses drop",
+    "ether type 8021ad vlan id 0 drop",
+    "ether saddr @known_macs iifname . ether saddr != @macs drop",
+    "arp saddr ether @known_macs iifname . arp saddr ether != @macs drop",
+    "arp saddr ip @known iifname . arp saddr ether . arp saddr ip != @addresses drop",
+    f"arp saddr ip {METADATA_ADDRESS} drop",
+    f"ip saddr @known {_OWN}",
+    f"ip saddr {METADATA_ADDRESS} drop",
     "ip6 saddr @known_v6 iifname . ether saddr . ip6 saddr != @addresses_v6 drop",
+    f"ip daddr {METADATA_ADDRESS} {_OWN}",
 )
 _BETWEEN_PORTS: Final = (
     f"iifname @ports arp daddr ip {METADATA_ADDRESS} drop",
@@ -120,9 +123,8 @@ def _captures(protection: Protection) -> Iterator[str]:
 def _arp(bindings: Sequence[Binding], places: str) -> str:
     """Answer nobody elsewhere, and believe nobody who claims the address of a guest."""
     pairs = {(each.mac, str(address)) for each in bindings for address in each.addresses_v4}
-    known = _set("known", "ipv4_addr", {(address,) for _, address in pairs})
     return (
-        known
+        _known(bindings)
         + _set("pairs", "ether_addr . ipv4_addr", pairs)
         + _base(
             "input",
@@ -140,7 +142,7 @@ def _arp(bindings: Sequence[Binding], places: str) -> str:
 def _routed(protection: Protection) -> Mapping[str, str]:
     bindings = protection.bindings
     ports = _braced(dict.fromkeys(each.port for each in bindings)) if bindings else '"lo"'
-    guest = (f"{_DHCP} accept", "iifname . ether saddr . ip saddr != @addresses drop")
+    guest = (f"ip saddr @known {_OWN}", f"ip daddr {METADATA_ADDRESS} {_OWN}")
     service = (
         'iifname "lo" accept',
         f"iifname @ports tcp dport {METADATA_PORT} accept",
@@ -148,6 +150,7 @@ def _routed(protection: Protection) -> Mapping[str, str]:
     )
     ip = (
         _ports(bindings)
+        + _known(bindings)
         + _addresses(bindings)
         + _base("prerouting", "raw", ("iifname @ports goto guest",))
         + _chain("guest", guest)
@@ -163,7 +166,9 @@ def _sets(bindings: Sequence[Binding]) -> str:
     return "".join(
         (
             _ports(bindings),
+            _set("known_macs", "ether_addr", {(b.mac,) for b in bindings}),
             _set("macs", "ifname . ether_addr", {(b.port, b.mac) for b in bindings}),
+            _known(bindings),
             _addresses(bindings),
             _set("places", "ifname . ipv4_addr", places),
             _set("known_v6", "ipv6_addr", {(address,) for _, _, address in v6}),
@@ -174,6 +179,11 @@ def _sets(bindings: Sequence[Binding]) -> str:
 
 def _ports(bindings: Sequence[Binding]) -> str:
     return _set("ports", "ifname", {(b.port,) for b in bindings})
+
+
+def _known(bindings: Sequence[Binding]) -> str:
+    known = {(str(address),) for b in bindings for address in b.addresses_v4}
+    return _set("known", "ipv4_addr", known)
 
 
 def _addresses(bindings: Sequence[Binding]) -> str:
