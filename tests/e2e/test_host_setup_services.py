@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +29,10 @@ from forewarn.cli.examination.findings import FindingVerdict
 from forewarn.cli.examination.host import examine_host
 from forewarn.client._dhcp import Interface, ask_for_address
 from forewarn.client._messages import Pause
+from forewarn.host_setup.bindings import HostSetupError
+from forewarn.host_setup.planning import SetupRecord
+from forewarn.host_setup.programs import Programs
+from forewarn.host_setup.records import encode_record
 from forewarn.host_setup.this_host import ThisHost
 
 ROUTER = IPv4Address("10.77.0.1")
@@ -257,3 +262,38 @@ def test_doctor_says_that_the_bridge_is_gone(network: GuestNetwork) -> None:
     ip("-netns", network.host.name, "link", "delete", "br0")
 
     assert findings(network)["host setup"] == ("fail", "There is no interface called 'br0'.")
+
+
+def test_doctor_says_that_a_setup_was_interrupted(network: GuestNetwork) -> None:
+    network.state.mkdir()
+    record = SetupRecord(places=("br0",))
+    (network.state / "host-setup.json").write_text(encode_record(record), encoding="utf-8")
+
+    assert findings(network)["host setup"] == ("fail", "It was interrupted.")
+
+
+def test_record_that_others_can_write_is_not_followed(tmp_path: Path) -> None:
+    """It names files that root removes."""
+    record = tmp_path / "host-setup.json"
+    record.write_text(encode_record(SetupRecord(places=("br0",))), encoding="utf-8")
+    record.chmod(0o666)
+
+    with pytest.raises(HostSetupError, match="Other users can write"):
+        ThisHost(directory=tmp_path).undo()
+
+
+def test_missing_program_is_named_with_its_package() -> None:
+    with pytest.raises(HostSetupError, match="The program nft is not installed") as refused:
+        Programs(search_path="/nonexistent").run("nft", "list", "tables")
+
+    assert refused.value.hint == "try: apt-get install nftables"
+
+
+def test_only_root_changes_the_host() -> None:
+    program = "from forewarn.host_setup.this_host import ThisHost; ThisHost().undo()"
+    # There it is nobody, who can still read an interpreter that is root's.
+    command = ("/usr/bin/unshare", "--user", sys.executable, "-c", program)
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert "Only root can change the network of this host." in done.stderr

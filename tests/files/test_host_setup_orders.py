@@ -87,6 +87,7 @@ def test_network_of_libvirt_is_a_note() -> None:
     [
         (SetupOrder(bridge=("br0",), dnsmasq=Path()), "so the router is needed"),
         (SetupOrder(bridge=("br0",), dnsmasq=Path(), router="gw"), "'gw' is not a valid IPv4"),
+        (SetupOrder(bridge=("br0",), fleet=Path("f")), "and not their ports"),
         (SetupOrder(), "either bridges or an interface"),
         (SetupOrder(bridge=("br0",), interface="lo"), "either bridges or an interface"),
         (SetupOrder(bridge=("br 0",)), "'br 0' is not a valid interface name."),

@@ -122,6 +122,11 @@ def _find_guests(
     order: SetupOrder, programs: Programs
 ) -> tuple[tuple[Binding, ...], tuple[str, ...]]:
     if not order.libvirt:
+        if order.fleet is not None:
+            raise SetupOrderError(
+                "A fleet file has the addresses of guests, and not their ports.",
+                "add --libvirt URI, or instead a --binding for each port",
+            )
         return (), ()
     if order.fleet is None:
         raise SetupOrderError(

@@ -5,7 +5,7 @@ is ours is recorded before it is made. Undoing removes what is recorded and noth
 that an operator had added before stays.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Interface
@@ -167,6 +167,7 @@ def protect(setup: HostSetup, state: HostState) -> Protection:
     """Return what rules are made from, with the bridge of each port."""
     bindings = find_served(setup.bindings)
     check_bindings(bindings)
+    _check_addresses(bindings, state)
     if not setup.bridges:
         return Protection(bridges={}, bindings=tuple(replace(b, bridge="") for b in bindings))
     placed = (replace(each, bridge=_bridge_of(each, setup, state)) for each in bindings)
@@ -174,6 +175,18 @@ def protect(setup: HostSetup, state: HostState) -> Protection:
     return Protection(
         bridges=bridges, bindings=tuple(each for each in placed if each.bridge in bridges)
     )
+
+
+def _check_addresses(bindings: Iterable[Binding], state: HostState) -> None:
+    own = {each.ip: name for name, link in state.links.items() for each in link.addresses}
+    for binding in bindings:
+        for address in binding.addresses_v4:
+            if address in own:
+                raise HostSetupError(
+                    f"{address} is bound to {binding.port}, and is an address of this host "
+                    f"({own[address]}).",
+                    "correct the binding",
+                )
 
 
 def _bridge_of(binding: Binding, setup: HostSetup, state: HostState) -> str:

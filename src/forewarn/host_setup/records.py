@@ -32,7 +32,8 @@ def decode_record(text: str, path: Path) -> SetupRecord:
         )
     except (ValueError, KeyError, TypeError, HostSetupError) as error:
         raise HostSetupError(
-            f"{path} is damaged.", "remove it and what it names, then run: forewarn host setup"
+            f"{path} is damaged.",
+            "remove it, run forewarn host setup --undo, and check: ip address; ip rule",
         ) from error
 
 

@@ -232,6 +232,10 @@ def test_file_of_ours_is_corrected_and_removed() -> None:
 @pytest.mark.parametrize(
     ("setup", "said"),
     [
+        (
+            replace(SETUP, bindings=(parse_binding("vnet0=52:54:00:00:00:11,10.0.0.1"),)),
+            r"10.0.0.1 is bound to vnet0, and is an address of this host \(br0\)",
+        ),
         (HostSetup(bridges=("br9",)), "There is no interface called 'br9'."),
         (HostSetup(bridges=("vnet0",)), "'vnet0' is not a bridge."),
         (HostSetup(interface="down0"), "'down0' is down."),

@@ -27,14 +27,17 @@ _TIMEOUT: Final = 2.0
 
 def examine_host(host: ThisHost) -> Iterator[Finding]:
     """Look at the address, the rules, the ports and the listener, if *host* was ever set up."""
+    if not host.directory.is_dir():
+        return
+    if os.geteuid() != 0:
+        yield doubtful(_CHECK, "Only root can examine it.", "try: sudo forewarn doctor")
+        return
     try:
         record = host.read_record()
         if record == SetupRecord():
             return
         if record.setup is None:
             yield wrong(_CHECK, "It was interrupted.", "try: forewarn host setup --undo")
-        elif os.geteuid() != 0:
-            yield doubtful(_CHECK, "Only root can see the rules.", "try: sudo forewarn doctor")
         else:
             state = host.observe(record, record.setup)
             yield from _compare(record.setup, state, record)
