@@ -125,6 +125,7 @@ def server(
         fleet=Path("fleet.toml"),
         notifications=Path("notifications.toml"),
         gates=Path("gates.toml"),
+        discovery_file=Path("discovery.toml"),
         journal=True,
     )
     with receiver.listening(), serving(settings) as address:

@@ -149,3 +149,22 @@ def test_server_does_not_start_with_a_wrong_file(make_server: ServerMaker, file:
 
     assert ended.returncode != 0
     assert "discovery.toml:2: name of discovery 1: write either libvirt or run." in ended.stderr
+
+
+def test_sources_are_forgotten_by_a_server_without_their_file(
+    make_server: ServerMaker, file: Path
+) -> None:
+    report(file, a="kvm-1")
+    server = make_server("--discovery-file", str(file))
+    server.start()
+    wait_for_place(server, "a", "kvm-1")
+    wait_until(
+        lambda: "cmdb" in server.try_command("fleet", "sources").stdout, "no source", ANSWER_SECONDS
+    )
+    assert server.stop() == 0
+    server.flags = tuple(flag for flag in server.flags if "discovery" not in flag)
+
+    server.start()
+
+    assert server.operate("GET", "discovery").json() == {"sources": []}
+    assert place(server, "a") == "kvm-1"

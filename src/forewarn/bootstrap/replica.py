@@ -35,6 +35,7 @@ from forewarn.metadata.store_feed import StoreFeed
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
+from forewarn.operations.discovery import find_sources, put_sources
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.outbound.client import Outbound
 from forewarn.ports.changes import ChangeListener
@@ -298,6 +299,7 @@ class _LeaderMaker:
 
     def _explorer(self, epoch: int, changed: Callable[[], None]) -> Explorer | None:
         if self.outside.sources is None:
+            self._forget_sources(epoch)
             return None
         return Explorer(
             self.outside.sources,
@@ -307,6 +309,16 @@ class _LeaderMaker:
             epoch=epoch,
             changed=changed,
         )
+
+    def _forget_sources(self, epoch: int) -> None:
+        """Have nobody told of the problems of sources that are no longer asked."""
+
+        def forget(tx: Transaction) -> None:
+            tx.check_epoch(epoch)
+            put_sources(tx, ())
+
+        if self.store.read(find_sources):
+            self.store.write(forget)
 
     def _couriers(self, epoch: int) -> Iterator[Courier]:
         told = self.outside.notifications

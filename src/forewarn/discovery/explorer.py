@@ -39,7 +39,7 @@ _BROKEN: Final = "It failed for a reason that the log of the server has."
 
 @dataclass(slots=True)
 class _Errand:
-    """What is known of one source, as long as its table of the file stays the same."""
+    """What is known of one source, until its file is read again."""
 
     known: KnownSource
     due: float = 0.0
@@ -112,7 +112,7 @@ class Explorer:
         return max(0.0, min(waiting) - time.monotonic()) if waiting else _LONGEST_WAIT
 
     def _take_sources(self) -> None:
-        """Begin anew with each source whose table of the file is another."""
+        """Begin anew with all sources when their file was read again."""
         former, self._errands = self._errands, {}
         for known in self._sources():
             errand = former.get(known.name)
@@ -144,7 +144,7 @@ class Explorer:
                 return
             errand = self._errands.get(outcome.known.name)
             if errand is None or errand.known is not outcome.known:
-                continue  # its table of the file is another by now
+                continue  # the file was read again meanwhile
             errand.is_under_way = False
             before = self._statuses.get(outcome.known.name)
             after = self._follow(errand, outcome, before)
