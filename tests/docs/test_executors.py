@@ -29,6 +29,7 @@ from forewarn.executors.configuration import (
     CommandTable,
     ExecutorFile,
     HostWorkTable,
+    LibvirtTable,
     WebhookTable,
     read_roster,
 )
@@ -39,8 +40,10 @@ from forewarn.executors.impacts import (
     VIRTUAL_MACHINE,
     ImpactOrder,
 )
+from forewarn.executors.libvirt.hypervisors import Hypervisor
+from forewarn.executors.libvirt.marks import NAMESPACE
 from forewarn.executors.orders import ByHand, environment_of
-from forewarn.executors.processes import ProcessContractor
+from forewarn.executors.processes import PLACES, PLACES_OF_HOST, ProcessContractor
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import EPOCH
@@ -63,7 +66,7 @@ def program(path: Path, text: str) -> Path:
 
 
 def test_executors_of_the_reference_are_those_there_are() -> None:
-    tables = re.findall(r"^\| `\[\[(\w+)\]\]` \|", TEXT, re.MULTILINE)
+    tables = re.findall(r"^\| \[?`\[\[(\w+)\]\]`", TEXT, re.MULTILINE)
 
     assert {*tables, "host_work"} == set(ExecutorFile.model_fields)
     for kind in ExecutorKind:
@@ -83,8 +86,33 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
         assert re.search(rf"^{key} = ", text, re.MULTILINE), key
 
 
-def test_host_work_of_the_reference_is_some_and_has_every_key(tmp_path: Path) -> None:
+def test_libvirt_of_the_reference_has_every_key(tmp_path: Path) -> None:
+    pytest.importorskip("libvirt")
     text = fence("toml", 1)
+    path = tmp_path / "executors.toml"
+    path.write_text(text, encoding="utf-8")
+
+    (means,) = read_roster(path, "/usr/bin:/bin").means
+
+    assert isinstance(means, Hypervisor)
+    for key in LibvirtTable.model_fields:
+        assert re.search(rf"^{key} = ", text, re.MULTILINE), key
+
+
+def test_defaults_of_libvirt_are_those_of_the_reference() -> None:
+    said = dict(re.findall(r"^(\w+) = .*; default: (\d+\w)$", fence("toml", 1), re.MULTILINE))
+    usual = Hypervisor(uri="qemu:///system")
+
+    assert said == {
+        name: format_duration(getattr(usual, name))
+        for name in ("timeout", "connect_timeout", "grace")
+    }
+    assert f"{PLACES} stewards at once, at most {PLACES_OF_HOST}" in TEXT.replace("\n", " ")
+    assert NAMESPACE in TEXT
+
+
+def test_host_work_of_the_reference_is_some_and_has_every_key(tmp_path: Path) -> None:
+    text = fence("toml", 2)
     path = tmp_path / "executors.toml"
     path.write_text(text, encoding="utf-8")
     (tmp_path / "platform.key").write_text("hush", encoding="utf-8")
@@ -99,7 +127,7 @@ def test_host_work_of_the_reference_is_some_and_has_every_key(tmp_path: Path) ->
 
 def test_defaults_of_host_work_are_those_of_the_reference() -> None:
     table = HostWorkTable(run=("true",))
-    said = dict(re.findall(r"^(\w+) = .*; default: (\d+\w)$", fence("toml", 1), re.MULTILINE))
+    said = dict(re.findall(r"^(\w+) = .*; default: (\d+\w)$", fence("toml", 2), re.MULTILINE))
 
     assert said == {
         name: format_duration(getattr(table, name))

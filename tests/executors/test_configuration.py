@@ -190,6 +190,7 @@ def test_secret_that_is_not_there_is_refused(
 
 
 def test_file_says_where_libvirt_is_and_what_it_may_do(write: Write) -> None:
+    pytest.importorskip("libvirt")
     text = f"""{KVM}
 hosts = ["kvm-*"]
 grace = "30s"
