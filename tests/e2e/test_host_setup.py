@@ -1,6 +1,7 @@
 """`forewarn host setup`: guests reach 169.254.169.254 as themselves, and nobody else does."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
@@ -10,6 +11,7 @@ import pytest
 from tests.e2e.guest_networks import (
     HOST,
     ORDER,
+    SILENCE_SECONDS,
     STRANGER,
     UPLINK,
     GuestNetwork,
@@ -195,6 +197,17 @@ def test_guest_that_was_migrated_here_is_answered_in_spite_of_its_arp_cache(
     network.know_the_host(1, "02:de:ad:be:ef:01")
 
     assert network.whoami(1) == address_of(1)
+
+
+def test_guest_reaches_nothing_else_of_the_host_there(network: GuestNetwork) -> None:
+    network.set_up(*ORDER, "--apply")
+
+    def connect() -> None:
+        with socket.create_connection((METADATA, 81), SILENCE_SECONDS):
+            pass
+
+    with pytest.raises(TimeoutError):
+        network.machines[1].run(connect)
 
 
 def test_guest_needs_no_more_than_a_default_route(network: GuestNetwork) -> None:

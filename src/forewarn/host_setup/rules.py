@@ -40,12 +40,10 @@ class Protection:
         return tuple(dict.fromkeys(ports))
 
 
-def write_rules(protection: Protection, replaced: Iterable[str] = ()) -> str:
-    """Return the input of nft that puts the rules there; tables of *replaced* families go away."""
+def write_rules(protection: Protection) -> str:
+    """Return the input of nft that puts the rules there."""
     tables = _bridged(protection) if protection.bridges else _routed(protection)
-    return remove_rules(replaced) + "".join(
-        f"table {family} {TABLE} {{\n{body}}}\n" for family, body in tables.items()
-    )
+    return "".join(f"table {family} {TABLE} {{\n{body}}}\n" for family, body in tables.items())
 
 
 def remove_rules(families: Iterable[str]) -> str:
@@ -65,11 +63,7 @@ def _bridged(protection: Protection) -> Mapping[str, str]:
         )
     )
     arriving = f"iifname {names} ip daddr {METADATA_ADDRESS} goto service"
-    service = (
-        f"tcp dport != {METADATA_PORT} drop",
-        f"meta mark {MARK:#x} meta mark set 0x0 accept",
-        "drop",
-    )
+    service = (f"meta mark != {MARK:#x} drop", "meta mark set 0x0", *_ANSWERED, "drop")
     # Bridged packets may come by before that, on any bridge (bridge-nf-call-iptables).
     elsewhere = _braced(("lo", *protection.bridges))
     ip = (
@@ -80,6 +74,10 @@ def _bridged(protection: Protection) -> Mapping[str, str]:
     return {"arp": _arp(bindings, names), "bridge": bridge, "ip": ip}
 
 
+_ANSWERED: Final = (
+    f"tcp dport {METADATA_PORT} accept",
+    "icmp type { destination-unreachable, echo-request } accept",
+)
 _OWN: Final = "iifname . ether saddr . ip saddr != @addresses drop"
 _GUEST: Final = (
     # Below a priority tag the rules of a bridge see less than the receiver, who takes it off.
@@ -145,7 +143,7 @@ def _routed(protection: Protection) -> Mapping[str, str]:
     guest = (f"ip saddr @known {_OWN}", f"ip daddr {METADATA_ADDRESS} {_OWN}")
     service = (
         'iifname "lo" accept',
-        f"iifname @ports tcp dport {METADATA_PORT} accept",
+        *(f"iifname @ports {rule}" for rule in _ANSWERED),
         "drop",
     )
     ip = (
