@@ -106,7 +106,8 @@ def reconcile(
     if refusal := _find_refusal(census, terms, len(own), len(missing)):
         return Reconciliation(absences=absences, refusal=refusal)
     counted = _count(missing, absences, busy, is_partial=census.is_partial)
-    gone = {name for name, times in counted.items() if times >= terms.remove_after}
+    is_whole = not census.is_partial
+    gone = {name for name, times in counted.items() if is_whole and times >= terms.remove_after}
     names = {each.vm.name for each in found}
     gone |= {old.name for old in roster.renamed(found) if old.name not in names}
     joined = [roster.join(each, terms) for each in found]
