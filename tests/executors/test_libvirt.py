@@ -5,11 +5,13 @@ import os
 import signal
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.executors.conftest import (
@@ -20,6 +22,7 @@ from tests.executors.conftest import (
     WEB_1,
     host_called,
     is_over,
+    run_and_be_killed,
     wait_for,
     wait_until,
 )
@@ -30,16 +33,30 @@ from tests.executors.libvirtd import (
     make_libvirt,
     wait_for_stewards,
 )
+from tests.executors.test_libvirt_decisions import PLAN
+from tests.web_site import OUTBOUND
 
+from forewarn.bootstrap.workforce import choose_workforce
+from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Closure, Host, Topology
 from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.libvirt.hypervisors import Hypervisor
-from forewarn.executors.libvirt.marks import MarkPhase
+from forewarn.executors.libvirt.marks import NAMESPACE, MarkPhase
+from forewarn.executors.libvirt.plans import HostPlace
+from forewarn.executors.manual import BY_HAND
 from forewarn.executors.orders import Selection
-from forewarn.protocol.vocabulary import EventType
+from forewarn.files.fleet import read_fleet_file
+from forewarn.operations.context import Context
+from forewarn.operations.inventory import apply_fleet
+from forewarn.protocol.vocabulary import EventId, EventType
+from forewarn.settings import make_settings
+from forewarn.storage.sqlite import open_sqlite
+
+libvirt = pytest.importorskip("libvirt", reason="needs libvirt-python: run scripts/test_needs.sh")
+deeds = pytest.importorskip("forewarn.executors.libvirt.deeds")
 
 RUNNING, PAUSED, OFF = 1, 3, 5
 SECOND = timedelta(seconds=1)
@@ -114,6 +131,39 @@ def test_frozen_guest_is_resumed_in_time_when_the_server_is_gone(
 
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
     wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", 5)
+
+
+SERVER = """
+import os, signal, sys
+from pathlib import Path
+from dataclasses import replace
+from tests.executors.conftest import EVENT, WEB_0, wait_until
+from tests.executors.libvirtd import make_libvirt
+from forewarn.executors.libvirt.hypervisors import Hypervisor
+from forewarn.protocol.vocabulary import EventType
+
+folder, uri = Path(sys.argv[1]), sys.argv[2]
+event = replace(EVENT, event_type=EventType.FREEZE, duration_in_seconds=3)
+executor = make_libvirt(folder, Hypervisor(uri=uri), event=event)
+executor.begin(event, WEB_0, epoch=1)
+is_frozen = lambda: "suspended" in executor.inquire(event.event_id, WEB_0).reason
+wait_until(is_frozen, "the guest is not suspended")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_guest_is_resumed_in_time_when_the_server_is_killed(
+    daemon: Libvirtd, tmp_path: Path
+) -> None:
+    daemon.define("web-0")
+
+    run_and_be_killed(SERVER, tmp_path, daemon.uri)
+
+    assert daemon.state("web-0") == PAUSED
+    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", 5)
+    next_server = executor_of(tmp_path, daemon, event_of(EventType.FREEZE, 3))
+    assert wait_for(next_server, is_over) == Impact(status=ImpactStatus.DONE)
+    assert daemon.deeds()["suspend", "web-0"] == 1
 
 
 def test_successor_resumes_a_guest_whose_steward_was_killed(
@@ -347,12 +397,12 @@ def test_mark_that_is_gone_is_not_taken_for_nothing_done(daemon: Libvirtd, tmp_p
     executor = begin(executor_of(tmp_path, daemon, EVENT), EVENT)
     wait_until(lambda: daemon.deeds()["reboot", "web-0"] == 1, "the guest is not asked")
 
-    daemon.domain("web-0").destroy()
-    daemon.domain("web-0").undefine()
-    daemon.define("web-0")
+    element, everywhere = libvirt.VIR_DOMAIN_METADATA_ELEMENT, 3
+    daemon.domain("web-0").setMetadata(element, None, None, NAMESPACE, everywhere)
 
-    ended = wait_for(executor, lambda impact: impact.status is not ImpactStatus.RUNNING)
-    assert ended.status in {ImpactStatus.UNKNOWN, ImpactStatus.FAILED}
+    lost = wait_for(executor, lambda impact: impact.status is not ImpactStatus.RUNNING)
+    assert lost.status is ImpactStatus.UNKNOWN
+    assert lost.reason.startswith("it was begun, but the mark in the domain's metadata is gone; ")
     assert daemon.deeds()["reboot", "web-0"] == 1
 
 
@@ -458,6 +508,34 @@ def test_redeploy_that_the_other_host_refuses_starts_the_guest_where_it_was(
     assert ended.moved_to is None
 
 
+class Lost:
+    """A host that starts a guest, and cannot be asked about it any more."""
+
+    def defineXML(self, _: str) -> "Lost":  # noqa: N802 - libvirt's
+        return self
+
+    def create(self) -> None:
+        raise libvirt.libvirtError("the connection was lost")
+
+    state = create
+
+
+def test_guest_stays_off_while_nobody_knows_whether_it_runs_on_the_other_host(
+    daemon: Libvirtd,
+) -> None:
+    guest = daemon.define("web-0")
+    guest.destroy()
+    there: Any = Lost()
+    place = HostPlace(host="kvm-1", uri="")
+
+    destination = deeds.Destination(place=place, connection=there)
+    with pytest.raises(libvirt.libvirtError):
+        deeds.move(replace(PLAN, ephemeral=()), guest, daemon.connection, destination)
+
+    assert daemon.state("web-0") == OFF
+    assert "web-0" in daemon.connection.listDefinedDomains()
+
+
 def test_redeploy_goes_on_where_a_killed_steward_has_left_it(
     pair: tuple[Libvirtd, Libvirtd], tmp_path: Path
 ) -> None:
@@ -504,3 +582,42 @@ def test_steward_that_dies_again_and_again_is_not_succeeded_for_ever(
     (folder / "web-0.ended").touch()
 
     assert lost.reason.startswith("it was begun, but the process running it stopped before")
+
+
+FLEET = """
+[[availability_set]]
+name = "web"
+
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+host = "kvm-0"
+
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+host = "kvm-1"
+"""
+
+
+def test_executor_file_names_the_libvirt_of_a_host(daemon: Libvirtd, tmp_path: Path) -> None:
+    daemon.define("web-0", on_reboot="destroy")
+    file = tmp_path / "executors.toml"
+    file.write_text(f'[[libvirt]]\nhosts = ["KVM-0"]\nuri = "{daemon.uri}"\n', encoding="utf-8")
+
+    database = f"sqlite:///{tmp_path / 'forewarn.db'}"
+    settings = make_settings({"database": database, "executor_file": file})
+    store = open_sqlite(settings.database_path)
+    context = Context(who="test", now=NOW, at=NOW, new_id=lambda: EventId(str(uuid.uuid4())))
+    store.write(lambda tx: apply_fleet(tx, context, read_fleet_file(FLEET)))
+    store.write(lambda tx: tx.put_event(EVENT))
+    store.write(lambda tx: tx.next_epoch())
+
+    with choose_workforce(settings, OUTBOUND)(store, SystemClock()) as workforce:
+        workforce.executor.begin(EVENT, WEB_0, epoch=1)
+        ended = wait_for(workforce.executor, is_over)
+        other = workforce.executor.begin(EVENT, WEB_1, epoch=1)
+    store.close()
+
+    assert ended == Impact(status=ImpactStatus.DONE)
+    assert other == BY_HAND

@@ -139,35 +139,46 @@ def migrate(plan: ImpactPlan, domain: Domain, destination: Destination) -> None:
 
 
 def move(plan: ImpactPlan, domain: Domain, here: HostConnection, destination: Destination) -> None:
-    """Move a guest that is shut off, and start it there; or start it again where it was."""
+    """Move a guest that is shut off, and start it there; or start it again where it was.
+
+    It is started here only if it is known not to run there: two guests on one disk destroy it.
+    """
     there = destination.connection
     xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
     autostart = domain.autostart()
-    domain.setAutostart(0)  # from here on its old host must not start it
+    domain.setAutostart(0)  # from here on its old host must not start it by itself
+    moved: Domain | None = None
     try:
         moved = there.defineXML(xml)
-        try:
-            remake_disks(plan, xml, here, there)
-            start(moved)
-        except (LibvirtError, DeedError):
-            _undefine(moved)
-            raise
+        remake_disks(plan, xml, here, there)
+        start(moved)
     except (LibvirtError, DeedError) as error:
-        domain.setAutostart(autostart)
-        start(domain)
-        where = f"host {destination.place.host}"
-        raise DeedError(
-            f"{where} cannot run the guest, and it was started again: {error}"
-        ) from None
-    with suppress(LibvirtError):
-        moved.setAutostart(autostart)
+        # If the other host cannot be asked, this raises, and the guest stays off until it can.
+        if moved is None or power_of(moved)[0] is Power.OFF:
+            _start_again(domain, moved, autostart)
+            where = f"host {destination.place.host}"
+            said = f"{where} cannot run the guest, and it was started again: {error}"
+            raise DeedError(said) from None
+    moved.setAutostart(autostart)
     leave(domain)
 
 
+def _start_again(domain: Domain, moved: Domain | None, autostart: int) -> None:
+    if moved is not None:
+        leave(moved)
+    domain.setAutostart(autostart)
+    start(domain)
+
+
 def leave(domain: Domain) -> None:
-    """Remove the definition of a guest from a host where it no longer is. Its disks are kept."""
-    if power_of(domain)[0] is Power.OFF:
-        _undefine(domain)
+    """Remove the definition of a guest from a host where it is shut off. Its disks are kept."""
+    if power_of(domain)[0] is not Power.OFF:
+        return  # a definition without a guest is gone, a guest without a definition is lost
+    try:
+        domain.undefineFlags(_KEEPING)
+    except LibvirtError:  # not every driver has all of these flags
+        with suppress(LibvirtError):
+            domain.undefine()
 
 
 def remake_disks(plan: ImpactPlan, xml: str, here: HostConnection, there: HostConnection) -> None:
@@ -209,10 +220,3 @@ def _remove(element: ET.Element, path: str) -> None:
     found = None if holder is None else holder.find(tag)
     if holder is not None and found is not None:
         holder.remove(found)
-
-
-def _undefine(domain: Domain) -> None:
-    try:
-        domain.undefineFlags(_KEEPING)
-    except LibvirtError:  # not every driver has all of these flags
-        domain.undefine()

@@ -52,6 +52,7 @@ from forewarn.executors.libvirt.domains import (
 )
 from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, read_plan
+from forewarn.protocol.vocabulary import EventType
 from forewarn.wording.durations import format_duration
 
 BEGUN: Final = ".acting"
@@ -209,6 +210,8 @@ class Steward:
     def _act(self, act: Act, domain: Domain, sight: Sight) -> None:
         plan, mark = self._plan, sight.mark
         to = mark.to if mark and mark.event_id == plan.event_id else None
+        if plan.event_type is EventType.REDEPLOY and not domain.isPersistent():
+            raise DeedError("the domain is transient: libvirt forgets it when it is shut off")
         destination = self._destination(domain, to)
         self._notes.begin()
         put_mark(domain, self._mark(act, destination))
@@ -332,7 +335,11 @@ def main(order_path: Path) -> None:
     try:
         end = ends.get(timeout=plan.limit.total_seconds())
     except queue.Empty:
-        end = _lost(notes, f"it did not end within {format_duration(plan.limit)}")
+        is_suspension = plan.event_type is EventType.FREEZE and not plan.migrate
+        if is_suspension and notes.has_begun:
+            end = ends.get()  # nobody else would resume the guest when its host is back
+        else:
+            end = _lost(notes, f"it did not end within {format_duration(plan.limit)}")
     content = {"status": end.status, "reason": end.reason, "host": end.moved_to}
     write_ending(order_path.with_suffix(ENDING), content)
     os._exit(0)
