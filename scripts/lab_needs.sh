@@ -1,11 +1,13 @@
 #!/bin/sh
 # Install what `make lab` runs, and make .lab/tree: Debian for its guests, of the suite and with the packages that this
-# machine has. Needs root, and Debian on amd64. What is there already is left alone.
+# machine has. Small guests take only their kernel and a few programs from it (tests/lab/make_initramfs.sh). Needs root, and
+# Debian on amd64. What is there already is left alone.
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="debootstrap e2fsprogs qemu-system-x86"
-inside="linux-image-cloud-amd64 python3-venv qemu-guest-agent systemd-sysv udev"
+packages="debootstrap dnsmasq-base e2fsprogs iproute2 libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu nftables openssl
+qemu-system-x86 util-linux"
+inside="busybox-static linux-image-cloud-amd64 python3-venv qemu-guest-agent systemd-sysv udev"
 tree=.lab/tree
 
 [ "$(id -u)" = 0 ] || { echo "make lab needs root, to install packages and to make disks" >&2; exit 1; }

@@ -117,13 +117,13 @@ class Place:
 class Centre(Place):
     """Where the server runs, with its control API on TLS."""
 
-    def serve(self) -> None:
+    def serve(self, *flags: str) -> None:
         self.start(
             "serve", "--database", f"sqlite:///{self.folder}/data/forewarn.db",
             "--fleet", str(self.folder / "fleet.toml"),
             "--control", f"{CENTRE}:8170", "--metadata", "127.0.0.1:8169",
             "--control-certificate", str(self.folder / "certificate.pem"),
-            "--control-key", str(self.folder / "key.pem"),
+            "--control-key", str(self.folder / "key.pem"), *flags,
         )  # fmt: skip
         wait_until(self._is_ready, f"no server is ready: {self.said()}", START_SECONDS)
 
@@ -159,9 +159,9 @@ class Centre(Place):
         assert status in {200, 201}, content
         return content
 
-    def create(self, *vms: str) -> str:
-        """Announce a Reboot, and return its id."""
-        order = {"event_type": "Reboot", "resources": vms}
+    def create(self, *vms: str, event_type: str = "Reboot", **more: object) -> str:
+        """Announce an event, and return its id."""
+        order = {"event_type": event_type, "resources": vms, **more}
         (event,) = self.operate("POST", "events", order)["events"]
         event_id: str = event["event_id"]
         return event_id
@@ -279,12 +279,12 @@ class Site:
     """All of them."""
 
     centre: Centre
-    hosts: tuple[HostPlace, HostPlace]
+    hosts: tuple[HostPlace, ...]
     guests: Mapping[str, Guest]
 
-    def begin(self) -> None:
-        """Start the server and the relays, and wait until guests are served."""
-        self.centre.serve()
+    def begin(self, *flags: str) -> None:
+        """Start the server with *flags*, and the relays; wait until guests are served."""
+        self.centre.serve(*flags)
         for host in self.hosts:
             self.give_token(host)
             host.relay()
@@ -323,30 +323,31 @@ def build_site(folder: Path, environment: Mapping[str, str]) -> Generator[Site]:
     make_pair_in(folder, CONFIG.replace("127.0.0.1", CENTRE))
     common: Any = {"folder": folder, "environment": environment}
     with ExitStack() as stack:
-        switch = _add_namespace(stack, "switch")
-        _add_bridge(switch, "br0")
-        centre = Centre(name=_add_namespace(stack, "centre"), **common)
-        _plug(switch, "br0", "to-centre", centre.name, f"{CENTRE}/24")
+        switch = add_namespace(stack, "switch")
+        add_bridge(switch, "br0")
+        centre = Centre(name=add_namespace(stack, "centre"), **common)
+        plug(switch, "br0", "to-centre", centre.name, f"{CENTRE}/24")
         hosts, guests = [], {}
         for number in (1, 2):
-            host = HostPlace(name=_add_namespace(stack, f"kvm-{number}"), number=number, **common)
+            host = HostPlace(name=add_namespace(stack, f"kvm-{number}"), number=number, **common)
             hosts.append(host)
-            _plug(switch, "br0", f"to-kvm-{number}", host.name, f"10.90.0.1{number}/24")
-            _add_bridge(host.name, "br0", f"10.9{number}.0.1/24", f"{METADATA}/32")
+            plug(switch, "br0", f"to-kvm-{number}", host.name, f"10.90.0.1{number}/24")
+            add_bridge(host.name, "br0", f"10.9{number}.0.1/24", f"{METADATA}/32")
             for kind, last in (("web", 11), ("solo", 12)):
                 vm = f"{kind}-{number}"
-                guest = Guest(name=_add_namespace(stack, vm), vm=vm, **common)
+                guest = Guest(name=add_namespace(stack, vm), vm=vm, **common)
                 guests[vm] = guest
-                _plug(host.name, "br0", f"to-{vm}", guest.name, f"10.9{number}.0.{last}/24")
+                plug(host.name, "br0", f"to-{vm}", guest.name, f"10.9{number}.0.{last}/24")
                 ip("-netns", guest.name, "route", "add", f"{METADATA}/32", "dev", "eth0")
         for place in (centre, *hosts):
             stack.callback(place.stop)
         for each in guests.values():
             stack.callback(each.stop_polling)
-        yield Site(centre=centre, hosts=(hosts[0], hosts[1]), guests=guests)
+        yield Site(centre=centre, hosts=tuple(hosts), guests=guests)
 
 
-def _add_namespace(stack: ExitStack, name: str) -> str:
+def add_namespace(stack: ExitStack, name: str) -> str:
+    """Make a network namespace that is gone with *stack*; return what it is called."""
     own = f"fw{os.getpid()}-{name}"
     ip("netns", "add", own)
     stack.callback(ip, "netns", "delete", own)
@@ -354,14 +355,15 @@ def _add_namespace(stack: ExitStack, name: str) -> str:
     return own
 
 
-def _add_bridge(namespace: str, name: str, *addresses: str) -> None:
+def add_bridge(namespace: str, name: str, *addresses: str) -> None:
+    """Make a bridge on which *namespace* has *addresses*."""
     ip("-netns", namespace, "link", "add", name, "type", "bridge")
     ip("-netns", namespace, "link", "set", name, "up")
     for address in addresses:
         ip("-netns", namespace, "address", "add", address, "dev", name)
 
 
-def _plug(namespace: str, bridge: str, port: str, inside: str, address: str) -> None:
+def plug(namespace: str, bridge: str, port: str, inside: str, address: str) -> None:
     """Connect *inside*, where it is eth0 with *address*, to the *bridge* of *namespace*."""
     peer = ("type", "veth", "peer", "eth0", "netns", inside)
     ip("-netns", namespace, "link", "add", port, *peer)

@@ -10,10 +10,17 @@ import socket
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 PATIENCE = 2.0
 """How long a guest that is up may take to say that it is there."""
+
+
+class Inside(Protocol):
+    """QEMU's agent in a guest, whichever way it is reached."""
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """Return the answer to a command."""
 
 
 class Channel:
@@ -77,7 +84,7 @@ def inside(folder: Path, seconds: float) -> Generator[Channel]:
         yield channel
 
 
-def execute(guest: Channel, command: str, seconds: float) -> tuple[int, str]:
+def execute(guest: Inside, command: str, seconds: float) -> tuple[int, str]:
     """Run a command of the shell in the guest; return its status and what it said."""
     asked = {"path": "/bin/sh", "arg": ["-c", f"exec 2>&1; {command}"], "capture-output": True}
     pid = guest.ask("guest-exec", **asked)["pid"]

@@ -2,23 +2,49 @@
 
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import Server, ServerMaker, environment, forks, make_server
+from tests.lab.data_centres import DataCentre, build_data_centre
 from tests.lab.guests import Guest, make_disk
+from tests.lab.small_guests import BootFiles, SmallGuest, make_boot_files
 from tests.wheels import ROOT, build_wheel
 
 __all__ = ["environment", "forks", "make_server"]
 
 LabServerMaker = Callable[..., Server]
+DataCentreMaker = Callable[..., DataCentre]
 
 
 @pytest.fixture(scope="session")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("disk")
     return make_disk(folder, build_wheel(folder))
+
+
+@pytest.fixture(scope="session")
+def boot_files(tmp_path_factory: pytest.TempPathFactory) -> BootFiles:
+    return make_boot_files(tmp_path_factory.mktemp("boot"))
+
+
+@pytest.fixture
+def make_data_centre(
+    tmp_path_factory: pytest.TempPathFactory,
+    environment: Mapping[str, str],
+    boot_files: BootFiles,
+) -> Generator[DataCentreMaker]:
+    """Return a function that makes hosts with small guests; all is stopped after the test."""
+    with ExitStack() as stack:
+
+        def make(*guests: SmallGuest) -> DataCentre:
+            # The path of a socket may have 107 characters, so not in the folder of the test.
+            folder = tmp_path_factory.mktemp("site")
+            return stack.enter_context(build_data_centre(folder, environment, boot_files, guests))
+
+        yield make
 
 
 @pytest.fixture
