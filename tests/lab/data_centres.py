@@ -39,6 +39,10 @@ from tests.lab.small_guests import NETWORK, BootFiles, SmallGuest
 
 OVER_SECONDS: Final = 90.0
 HOSTS: Final = {"kvm-1": "10.90.0.11", "kvm-2": "10.90.0.12"}
+HOST: Final = """
+[[host]]
+name = "{name}"
+"""
 SET: Final = """
 [[availability_set]]
 name = "{name}"
@@ -87,16 +91,16 @@ class DataCentre:
 
     def begin(self, executors: str = "") -> None:
         """Start the server with these *executors*, the relays and the guests."""
-        flags: tuple[str, ...] = ()
-        if executors:
-            file = self.centre.folder / "executors.toml"
-            file.write_text(executors, encoding="utf-8")
-            flags = ("--executor-file", str(file))
+        self._executor_file.write_text(executors, encoding="utf-8")
         for guest in self.guests.values():
             self.hypervisors[guest.host].virsh("start", guest.name)
-        self.site.begin(*flags)
+        self.site.begin(*self._flags)
         for guest in self.guests.values():
             guest.wait_until_answered()
+
+    def serve_again(self) -> None:
+        """Start the server anew, after it was killed."""
+        self.centre.serve(*self._flags)
 
     def host_of(self, vm: str) -> Hypervisor:
         """Return the one host on which *vm* is running or paused."""
@@ -121,6 +125,14 @@ class DataCentre:
             seconds,
             pause=0.1,
         )
+
+    @property
+    def _executor_file(self) -> Path:
+        return self.centre.folder / "executors.toml"
+
+    @property
+    def _flags(self) -> tuple[str, ...]:
+        return ("--executor-file", str(self._executor_file))
 
 
 @contextmanager
@@ -153,15 +165,20 @@ def build_data_centre(
 def describe_fleet(guests: Iterable[SmallGuest]) -> str:
     """Return the fleet file."""
     sets = sorted({guest.availability_set for guest in guests} - {""})
-    return "".join(SET.format(name=name) for name in sets) + "".join(
-        VM.format(name=guest.name, vm_id=guest.vm_id, host=guest.host, address=guest.address)
-        + (
-            PLACE.format(name=guest.availability_set, update_domain=guest.update_domain)
-            if guest.availability_set
-            else ""
+    return "".join(
+        (
+            *(HOST.format(name=name) for name in HOSTS),
+            *(SET.format(name=name) for name in sets),
+            *(_describe_vm(guest) for guest in guests),
         )
-        for guest in guests
     )
+
+
+def _describe_vm(guest: SmallGuest) -> str:
+    vm = VM.format(name=guest.name, vm_id=guest.vm_id, host=guest.host, address=guest.address)
+    if not guest.availability_set:
+        return vm
+    return vm + PLACE.format(name=guest.availability_set, update_domain=guest.update_domain)
 
 
 def _lay_cables(stack: ExitStack, folder: Path, environment: Mapping[str, str]) -> Site:

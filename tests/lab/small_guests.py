@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
@@ -182,7 +182,7 @@ class SmallGuest:
         """Wait until it has booted so many times in all."""
         self._wait(lambda: len(self.boot_ids()) >= times, f"has not booted {times} times")
 
-    def _wait(self, is_so: Any, complaint: str) -> None:
+    def _wait(self, is_so: Callable[[], bool], complaint: str) -> None:
         wait_until(is_so, f"{self.name} {complaint}; see {self.console}", BOOT_SECONDS, pause=0.1)
 
 
