@@ -38,6 +38,7 @@ from tests.lab.hypervisors import (
 from tests.lab.small_guests import NETWORK, BootFiles, SmallGuest
 
 OVER_SECONDS: Final = 90.0
+MAINTENANCE_SECONDS: Final = 180.0
 HOSTS: Final = {"kvm-1": "10.90.0.11", "kvm-2": "10.90.0.12"}
 HOST: Final = """
 [[host]]
@@ -125,6 +126,20 @@ class DataCentre:
             seconds,
             pause=0.1,
         )
+
+    def maintain(self, event_type: str, *hosts: str) -> dict[str, Any]:
+        """Have *hosts* maintained one after the other; return what has become of it."""
+        order = {"event_type": event_type, "hosts": hosts}
+        begun = self.centre.operate("POST", "maintenances", order)
+        path = f"maintenances/{begun['maintenance_id']}"
+        wait_until(
+            lambda: bool(self.centre.operate("GET", path)["outcome"]),
+            f"{path} is not over",
+            MAINTENANCE_SECONDS,
+            pause=0.5,
+        )
+        ended: dict[str, Any] = self.centre.operate("GET", path)
+        return ended
 
     @property
     def _executor_file(self) -> Path:

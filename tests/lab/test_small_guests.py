@@ -3,30 +3,12 @@
 from typing import Any, Final
 
 from tests.lab.conftest import DataCentreMaker
-from tests.lab.data_centres import DataCentre
+from tests.lab.executing import scripts
 from tests.lab.small_guests import SmallGuest, longest_gap
 
 FREEZE_SECONDS: Final = 6
 SOLO_1: Final = SmallGuest(name="solo-1", number=11, approves=("Reboot", "Freeze"))
 SOLO_2: Final = SmallGuest(name="solo-2", number=12)
-SCRIPTS: Final = """
-[[command]]
-event_types = ["Reboot"]
-run = ["sh", "-c", '''virsh --connect "{uri}" reset $EVENT_VM''']
-
-[[command]]
-event_types = ["Freeze"]
-run = ["sh", "-c", '''
-virsh --connect "{uri}" suspend $EVENT_VM
-sleep $EVENT_DURATION
-virsh --connect "{uri}" resume $EVENT_VM
-''']
-"""
-
-
-def scripts(data_centre: DataCentre) -> str:
-    """Return executors that run virsh."""
-    return SCRIPTS.format(uri=data_centre.uri.format(host="$EVENT_HOST"))
 
 
 def approvers(event: dict[str, Any]) -> list[str]:

@@ -1,0 +1,46 @@
+"""A Maintenance over two hosts with six guests."""
+
+from typing import Any, Final
+
+from tests.lab.conftest import DataCentreMaker
+from tests.lab.executing import scripts
+from tests.lab.small_guests import SmallGuest
+
+SIX: Final = tuple(
+    SmallGuest(
+        name=f"{kind}-{number}",
+        number=10 * number + last,
+        host=f"kvm-{number}",
+        availability_set="" if kind == "solo" else kind,
+        update_domain=0 if kind == "solo" else number - 1,
+        approves=("Reboot",),
+    )
+    for number in (1, 2)
+    for last, kind in enumerate(("web", "db", "solo"), 1)
+)
+HOST_WORK: Final = """
+[[host_work]]
+run = ["sh", "-c", "echo $OPERATION_HOST $OPERATION_TASK >> {note}"]
+"""
+
+
+def moments(ended: dict[str, Any], host: str, field: str) -> list[str]:
+    return [event[field] for event in ended["events"] if event["host"] == host]
+
+
+def test_maintenance_reboots_the_guests_of_one_host_after_the_other_and_works_on_each_host_once(
+    make_data_centre: DataCentreMaker,
+) -> None:
+    data_centre = make_data_centre(*SIX)
+    note = data_centre.centre.folder / "work"
+    data_centre.begin(scripts(data_centre) + HOST_WORK.format(note=note))
+
+    ended = data_centre.maintain("Reboot", "kvm-1", "kvm-2")
+    for guest in data_centre.guests.values():
+        guest.wait_for_boot(2)
+
+    assert ended["outcome"] == "succeeded"
+    assert note.read_text(encoding="utf-8").splitlines() == ["kvm-1 work", "kvm-2 work"]
+    assert len(ended["events"]) == len(SIX)
+    assert max(moments(ended, "kvm-1", "ended_at")) <= min(moments(ended, "kvm-2", "created_at"))
+    assert all(len(set(guest.boot_ids())) == 2 for guest in data_centre.guests.values())
