@@ -22,3 +22,17 @@ virsh --connect "{uri}" resume $EVENT_VM
 def scripts(data_centre: DataCentre) -> str:
     """Return executors that run virsh."""
     return SCRIPTS.format(uri=data_centre.uri.format(host="$EVENT_HOST"))
+
+
+LIBVIRT: Final = """
+[[libvirt]]
+uri = "{uri}"
+grace = "10s"
+{more}
+"""
+
+
+def libvirt(data_centre: DataCentre, **more: str) -> str:
+    """Return the executor of libvirt, with these keys besides its URI."""
+    lines = "\n".join(f"{key} = {value}" for key, value in more.items())
+    return LIBVIRT.format(uri=data_centre.uri, more=lines)

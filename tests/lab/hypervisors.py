@@ -84,7 +84,12 @@ class Hypervisor:
         """Kill libvirtd; its guests keep running."""
         assert self.daemon is not None
         self.daemon.kill()
-        self.daemon.wait(STOP_SECONDS)
+        self.reap()
+
+    def reap(self) -> None:
+        """Take notice of the end of libvirtd."""
+        if self.daemon is not None:
+            self.daemon.wait(STOP_SECONDS)
 
     def virsh(self, *words: str) -> str:
         """Run a command of virsh that has to succeed; return what it prints."""
@@ -131,6 +136,7 @@ def run_hypervisor(
         yield hypervisor
     finally:
         kill_all(place.name)
+        hypervisor.reap()
 
 
 def connect_bridge(place: HostPlace, switch: str, switch_bridge: str) -> None:

@@ -23,7 +23,8 @@ BOOT_SECONDS: Final = 60.0
 """Several that boot at once take longer than the 4 s of one."""
 NETWORK: Final = "10.77.0"
 TICK: Final = re.compile(
-    r"tick\|([\d.]+)\|([0-9a-f-]{36})\|(\d*)\|([^|\r\n]*)\|(\{.*\]\})?\r?$", re.MULTILINE
+    r"tick\|([\d.]+)\|([0-9a-f-]{36})\|(\d*)\|([^|\r\n]*)\|(\{[^|\x00-\x1f]*\]\})?\r?$",
+    re.MULTILINE,
 )
 BOOT: Final = re.compile(r"boot\|([0-9a-f-]{36})\r?$", re.MULTILINE)
 APPROVED: Final = re.compile(r"approved\|([0-9A-F-]{36})\|(\d*)\r?$", re.MULTILINE)
