@@ -171,9 +171,7 @@ def build_data_centre(
         }
         named = {guest.name: replace(guest, folder=folder) for guest in guests}
         for guest in named.values():
-            file = folder / f"{guest.name}.xml"
-            file.write_text(guest.describe(boot_files), encoding="utf-8")
-            hypervisors[guest.host].virsh("define", str(file))
+            hypervisors[guest.host].define(guest, boot_files)
         yield DataCentre(site=site, hypervisors=hypervisors, guests=named)
 
 

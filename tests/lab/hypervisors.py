@@ -17,6 +17,7 @@ from typing import Final
 from tests.e2e.conftest import START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.relays import METADATA, NFT, HostPlace
 from tests.e2e.test_replica_cut_off import ip
+from tests.lab.small_guests import POOL, BootFiles, SmallGuest
 
 COMMAND_SECONDS: Final = 60.0
 RUN_LIBVIRTD: Final = Path(__file__).with_name("libvirtd.sh")
@@ -97,6 +98,14 @@ class Hypervisor:
         assert done.returncode == 0, f"virsh {' '.join(words)}: {done.stderr}"
         return done.stdout.strip()
 
+    def define(self, guest: SmallGuest, boot_files: BootFiles) -> None:
+        """Define a guest, with its disk if it has one."""
+        if guest.has_disk:
+            self.virsh("vol-create-as", "ephemeral", guest.name, "1M")
+        file = self.folder / f"{guest.name}.xml"
+        file.write_text(guest.describe(boot_files), encoding="utf-8")
+        self.virsh("define", str(file))
+
     def running(self) -> set[str]:
         """Return the names of the guests that are running or paused here."""
         return set(self.virsh("list", "--name").split())
@@ -133,6 +142,9 @@ def run_hypervisor(
     hypervisor = Hypervisor(place=place, folder=folder, environment=place.environment)
     try:
         hypervisor.start_daemon()
+        hypervisor.virsh("pool-define-as", "ephemeral", "dir", "--target", POOL)
+        hypervisor.virsh("pool-build", "ephemeral")
+        hypervisor.virsh("pool-start", "ephemeral")
         yield hypervisor
     finally:
         kill_all(place.name)

@@ -22,6 +22,8 @@ MAKE_INITRAMFS: Final = Path(__file__).with_name("make_initramfs.sh")
 BOOT_SECONDS: Final = 60.0
 """Several that boot at once take longer than the 4 s of one."""
 NETWORK: Final = "10.77.0"
+POOL: Final = "/var/lib/libvirt/ephemeral"
+"""Where a host keeps the disks of its guests; no two hosts see the same there."""
 TICK: Final = re.compile(
     r"tick\|([\d.]+)\|([0-9a-f-]{36})\|(\d*)\|([^|\r\n]*)\|(\{[^|\x00-\x1f]*\]\})?\r?$",
     re.MULTILINE,
@@ -53,12 +55,20 @@ DOMAIN: Final = """
     </interface>
     <serial type="file"><source path="{console}" append="on"/></serial>
     {agent}
+    {disk}
     <memballoon model="none"/>
   </devices>
 </domain>
 """
 AGENT: Final = """
     <channel type="unix"><target type="virtio" name="org.qemu.guest_agent.0"/></channel>
+"""
+DISK: Final = """
+    <disk type="file">
+      <driver name="qemu" type="raw"/>
+      <source file="{path}"/>
+      <target dev="vda" bus="virtio"/>
+    </disk>
 """
 
 
@@ -115,6 +125,8 @@ class SmallGuest:
     approves: tuple[str, ...] = ()
     has_agent: bool = True
     ignores_button: bool = False
+    has_disk: bool = False
+    """Whether it has an empty disk of its host, vda."""
 
     @property
     def address(self) -> str:
@@ -142,6 +154,7 @@ class SmallGuest:
             mac=f"52:54:00:77:01:{self.number:02x}",
             console=self.console,
             agent=AGENT if self.has_agent else "",
+            disk=DISK.format(path=f"{POOL}/{self.name}") if self.has_disk else "",
         )
 
     def said(self) -> str:
