@@ -127,6 +127,11 @@ class DataCentre:
             pause=0.1,
         )
 
+    def vms_on(self, host: str) -> set[str]:
+        """Return the virtual machines that the fleet has on *host*."""
+        fleet = self.centre.operate("GET", "virtual-machines")["virtual_machines"]
+        return {vm["name"] for vm in fleet if vm["host"] == host}
+
     def maintain(self, event_type: str, *hosts: str) -> dict[str, Any]:
         """Have *hosts* maintained one after the other; return what has become of it."""
         order = {"event_type": event_type, "hosts": hosts}

@@ -24,10 +24,11 @@ def scripts(data_centre: DataCentre) -> str:
     return SCRIPTS.format(uri=data_centre.uri.format(host="$EVENT_HOST"))
 
 
+GRACE_SECONDS: Final = 10
 LIBVIRT: Final = """
 [[libvirt]]
 uri = "{uri}"
-grace = "10s"
+grace = "{grace}s"
 {more}
 """
 
@@ -35,4 +36,4 @@ grace = "10s"
 def libvirt(data_centre: DataCentre, **more: str) -> str:
     """Return the executor of libvirt, with these keys besides its URI."""
     lines = "\n".join(f"{key} = {value}" for key, value in more.items())
-    return LIBVIRT.format(uri=data_centre.uri, more=lines)
+    return LIBVIRT.format(uri=data_centre.uri, grace=GRACE_SECONDS, more=lines)

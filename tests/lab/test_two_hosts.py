@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tests.lab.conftest import DataCentreMaker
-from tests.lab.executing import scripts
+from tests.lab.executing import libvirt
 from tests.lab.small_guests import SmallGuest
 
 SIX: Final = tuple(
@@ -33,7 +33,7 @@ def test_maintenance_reboots_the_guests_of_one_host_after_the_other_and_works_on
 ) -> None:
     data_centre = make_data_centre(*SIX)
     note = data_centre.centre.folder / "work"
-    data_centre.begin(scripts(data_centre) + HOST_WORK.format(note=note))
+    data_centre.begin(libvirt(data_centre) + HOST_WORK.format(note=note))
 
     ended = data_centre.maintain("Reboot", "kvm-1", "kvm-2")
     for guest in data_centre.guests.values():
@@ -44,3 +44,8 @@ def test_maintenance_reboots_the_guests_of_one_host_after_the_other_and_works_on
     assert len(ended["events"]) == len(SIX)
     assert max(moments(ended, "kvm-1", "ended_at")) <= min(moments(ended, "kvm-2", "created_at"))
     assert all(len(set(guest.boot_ids())) == 2 for guest in data_centre.guests.values())
+    for hypervisor in data_centre.hypervisors.values():
+        assert hypervisor.running() == {
+            guest.name for guest in SIX if guest.host == hypervisor.name
+        }
+        assert data_centre.vms_on(hypervisor.name) == hypervisor.running()
