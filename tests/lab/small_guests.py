@@ -133,6 +133,10 @@ class SmallGuest:
         return f"{NETWORK}.{self.number}"
 
     @property
+    def mac(self) -> str:
+        return f"52:54:00:77:01:{self.number:02x}"
+
+    @property
     def vm_id(self) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_DNS, self.name))
 
@@ -151,7 +155,7 @@ class SmallGuest:
             kernel=boot_files.kernel,
             initramfs=boot_files.initramfs,
             words=" ".join(words),
-            mac=f"52:54:00:77:01:{self.number:02x}",
+            mac=self.mac,
             console=self.console,
             agent=AGENT if self.has_agent else "",
             disk=DISK.format(path=f"{POOL}/{self.name}") if self.has_disk else "",
