@@ -4,13 +4,14 @@ import subprocess
 from typing import Final
 
 import pytest
-from tests.e2e.conftest import FOREWARN, START_SECONDS
+from tests.e2e.conftest import FOREWARN, START_SECONDS, wait_until
 from tests.e2e.relays import METADATA
 from tests.lab.conftest import DataCentreMaker
 from tests.lab.data_centres import DataCentre
 from tests.lab.hypervisors import BRIDGE
 from tests.lab.small_guests import SmallGuest
 
+ANSWER_SECONDS: Final = 60.0
 GUEST: Final = SmallGuest(name="solo-1", number=11)
 NEIGHBOUR: Final = SmallGuest(name="solo-2", number=12)
 TAKE_ADDRESS: Final = f"""
@@ -26,13 +27,13 @@ ip route add {METADATA}/32 dev eth0
 """
 
 
-def set_up(data_centre: DataCentre, host: str) -> None:
-    """Set *host* up for the guests that libvirt runs there."""
+def set_up(data_centre: DataCentre, host: str, way: str) -> None:
+    """Set *host* up for the guests that libvirt runs there, or undo that."""
     hypervisor, folder = data_centre.hypervisors[host], data_centre.centre.folder
     words = ("host", "setup", "--bridge", BRIDGE, "--libvirt", hypervisor.uri)
     files = ("--fleet", str(folder / "fleet.toml"), "--state-dir", str(folder / "setup"))
     subprocess.run(
-        ["/sbin/ip", "netns", "exec", hypervisor.place.name, FOREWARN, *words, *files, "--apply"],
+        ["/sbin/ip", "netns", "exec", hypervisor.place.name, FOREWARN, *words, *files, way],
         env=dict(hypervisor.environment),
         check=True,
         capture_output=True,
@@ -40,13 +41,19 @@ def set_up(data_centre: DataCentre, host: str) -> None:
     )
 
 
-@pytest.mark.parametrize("forge", [TAKE_ADDRESS, TAKE_MAC], ids=["address", "mac"])
+@pytest.mark.parametrize(
+    ("forge", "unprotected"),
+    [
+        pytest.param(TAKE_ADDRESS, "200", id="address"),
+        pytest.param(TAKE_MAC, "400", id="mac"),
+    ],
+)
 def test_guest_with_a_forged_address_or_mac_gets_nothing(
-    make_data_centre: DataCentreMaker, forge: str
+    make_data_centre: DataCentreMaker, forge: str, unprotected: str
 ) -> None:
     data_centre = make_data_centre(GUEST, NEIGHBOUR)
     data_centre.begin()
-    set_up(data_centre, "kvm-1")
+    set_up(data_centre, "kvm-1", "--apply")
     event_id = data_centre.centre.create("solo-2")
 
     data_centre.guests["solo-1"].wait_until_answered()
@@ -57,4 +64,10 @@ def test_guest_with_a_forged_address_or_mac_gets_nothing(
     assert answer == ""
     assert data_centre.event(event_id)["approvals"] == []
     assert not any(event_id in tick.statuses for tick in data_centre.guests["solo-1"].ticks())
-    assert data_centre.run_inside("solo-2", f"request-start {event_id}") == "200"
+
+    set_up(data_centre, "kvm-1", "--undo")
+    wait_until(
+        lambda: data_centre.run_inside("solo-1", f"request-start {event_id}") == unprotected,
+        "the guest gets nothing for another reason",
+        ANSWER_SECONDS,
+    )
