@@ -91,13 +91,17 @@ class DataCentre:
         return find_uri(self.centre.folder / "libvirt" / "{host}")
 
     def begin(self, executors: str = "") -> None:
-        """Start the server with these *executors*, the relays and the guests."""
+        """Start the server with these *executors*, the relays and the guests; wait for guests."""
+        self.launch(executors)
+        for guest in self.guests.values():
+            guest.wait_until_answered()
+
+    def launch(self, executors: str = "") -> None:
+        """Start the same, and do not wait for guests."""
         self._executor_file.write_text(executors, encoding="utf-8")
         for guest in self.guests.values():
             self.hypervisors[guest.host].virsh("start", guest.name)
         self.site.begin(*self._flags)
-        for guest in self.guests.values():
-            guest.wait_until_answered()
 
     def serve_again(self) -> None:
         """Start the server anew, after it was killed."""

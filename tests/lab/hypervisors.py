@@ -17,7 +17,7 @@ from typing import Final
 from tests.e2e.conftest import START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.relays import METADATA, NFT, HostPlace
 from tests.e2e.test_replica_cut_off import ip
-from tests.lab.small_guests import POOL, BootFiles, SmallGuest
+from tests.lab.small_guests import NETWORK, POOL, BootFiles, SmallGuest
 
 COMMAND_SECONDS: Final = 60.0
 RUN_LIBVIRTD: Final = Path(__file__).with_name("libvirtd.sh")
@@ -80,6 +80,24 @@ class Hypervisor:
             f"no libvirtd answers; see {self.folder}",
             START_SECONDS,
         )
+
+    @contextmanager
+    def lease_addresses(self, directory: Path, *guests: SmallGuest) -> Generator[None]:
+        """Run dnsmasq for *guests*, with the files of *directory*."""
+        words = (
+            *("--no-daemon", "--conf-file=/dev/null", f"--conf-dir={directory}", "--user=root"),
+            *("--pid-file=", "--port=0", f"--interface={BRIDGE}", "--bind-interfaces", "--no-ping"),
+            *(f"--dhcp-leasefile={self.folder / 'leases'}", f"--dhcp-range={NETWORK}.0,static"),
+            *(f"--dhcp-host={guest.mac},{guest.address}" for guest in guests),
+        )
+        inside = ["/sbin/ip", "netns", "exec", self.place.name, "/usr/sbin/dnsmasq"]
+        with (self.folder / "dnsmasq.log").open("ab") as log:
+            process = subprocess.Popen([*inside, *words], stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait(STOP_SECONDS)
 
     def kill_daemon(self) -> None:
         """Kill libvirtd; its guests keep running."""

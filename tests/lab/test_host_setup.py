@@ -1,6 +1,7 @@
 """Guests on a host that `forewarn host setup` has set up cannot pass for their neighbours."""
 
 import subprocess
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -27,13 +28,13 @@ ip route add {METADATA}/32 dev eth0
 """
 
 
-def set_up(data_centre: DataCentre, host: str, way: str) -> None:
+def set_up(data_centre: DataCentre, host: str, *more: str) -> None:
     """Set *host* up for the guests that libvirt runs there, or undo that."""
     hypervisor, folder = data_centre.hypervisors[host], data_centre.centre.folder
     words = ("host", "setup", "--bridge", BRIDGE, "--libvirt", hypervisor.uri)
     files = ("--fleet", str(folder / "fleet.toml"), "--state-dir", str(folder / "setup"))
     subprocess.run(
-        ["/sbin/ip", "netns", "exec", hypervisor.place.name, FOREWARN, *words, *files, way],
+        ["/sbin/ip", "netns", "exec", hypervisor.place.name, FOREWARN, *words, *files, *more],
         env=dict(hypervisor.environment),
         check=True,
         capture_output=True,
@@ -71,3 +72,18 @@ def test_guest_with_a_forged_address_or_mac_gets_nothing(
         "the guest gets nothing for another reason",
         ANSWER_SECONDS,
     )
+
+
+def test_guest_gets_its_address_and_the_way_to_the_service_by_dhcp(
+    make_data_centre: DataCentreMaker,
+) -> None:
+    data_centre = make_data_centre(replace(GUEST, uses_dhcp=True))
+    (guest,) = data_centre.guests.values()
+    directory = data_centre.centre.folder / "dnsmasq.d"
+    directory.mkdir()
+    data_centre.launch()
+    set_up(data_centre, "kvm-1", "--dnsmasq", str(directory), "--router", "none", "--apply")
+    event_id = data_centre.centre.create("solo-1")
+
+    with data_centre.hypervisors["kvm-1"].lease_addresses(directory, guest):
+        guest.wait_for_status(event_id, "Scheduled")
