@@ -25,7 +25,7 @@ from tests.e2e.guest_networks import (
 from tests.e2e.relays import METADATA, Guest, Place, is_served
 from tests.e2e.test_replica_cut_off import ip
 
-from forewarn.cli.examination.findings import FindingVerdict
+from forewarn.cli.examination.findings import Finding, FindingVerdict
 from forewarn.cli.examination.host import examine_host
 from forewarn.client._dhcp import Interface, ask_for_address
 from forewarn.client._messages import Pause
@@ -216,12 +216,19 @@ def test_ports_come_from_libvirt_and_addresses_from_the_fleet(network: GuestNetw
     assert network.whoami(1) == address_of(1)
     assert network.whoami(2) is None
     assert network.whoami(STRANGER) is None
+    assert findings(network)["guests"] == ("warn", "unknown (v3) is not in the fleet.")
+    fleet.write_text(FLEET.replace(address_of(1), "10.77.0.77"), encoding="utf-8")
+    sentence = "web-1 is not bound to v1 with the addresses of the fleet."
+    assert sentence in [each.sentence for each in examine(network)]
+
+
+def examine(network: GuestNetwork) -> list[Finding]:
+    host = ThisHost(directory=network.state)
+    return network.host.run(lambda: list(examine_host(host)))
 
 
 def findings(network: GuestNetwork) -> dict[str, tuple[str, str]]:
-    host = ThisHost(directory=network.state)
-    found = network.host.run(lambda: list(examine_host(host)))
-    return {each.check: (str(each.verdict), each.sentence) for each in found}
+    return {each.check: (str(each.verdict), each.sentence) for each in examine(network)}
 
 
 def test_doctor_is_silent_about_a_host_that_was_never_set_up(network: GuestNetwork) -> None:
@@ -246,7 +253,7 @@ def test_doctor_finds_what_is_missing(quiet: GuestNetwork) -> None:
     ip("-netns", host, "tuntap", "add", "vnet7", "mode", "tap")
     ip("-netns", host, "link", "set", "vnet7", "master", "br0")
 
-    found = quiet.host.run(lambda: list(examine_host(ThisHost(directory=quiet.state))))
+    found = examine(quiet)
 
     assert [(each.verdict, each.sentence) for each in found] == [
         (FindingVerdict.FAIL, "To be done again: Load nftables rules for 2 ports."),

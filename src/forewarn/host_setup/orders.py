@@ -106,7 +106,7 @@ def follow(order: SetupOrder, programs: Programs) -> Ordered:
             "The setup needs either bridges or an interface for the address.",
             "add --bridge NAME for each bridge of guests",
         )
-    bound, problems = _find_guests(order, programs)
+    bound, problems = find_guests(order, programs)
     ports = {each.port for each in order.bindings}
     setup = HostSetup(
         bridges=tuple(map(check_interface, dict.fromkeys(order.bridge))),
@@ -114,13 +114,16 @@ def follow(order: SetupOrder, programs: Programs) -> Ordered:
         bindings=(*order.bindings, *(each for each in bound if each.port not in ports)),
         dnsmasq=None if order.dnsmasq is None else order.dnsmasq.absolute(),
         router=_read_router(order),
+        libvirt=order.libvirt,
+        fleet=None if order.fleet is None else order.fleet.absolute(),
     )
     return Ordered(setup=setup, notes=(*problems, *_notes(order, setup)))
 
 
-def _find_guests(
+def find_guests(
     order: SetupOrder, programs: Programs
 ) -> tuple[tuple[Binding, ...], tuple[str, ...]]:
+    """Return the guests that libvirt runs here now, and which of them cannot be bound."""
     if not order.libvirt:
         if order.fleet is not None:
             raise SetupOrderError(

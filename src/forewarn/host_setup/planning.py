@@ -44,6 +44,9 @@ class HostSetup:
     bindings: tuple[Binding, ...] = ()
     dnsmasq: Path | None = None
     router: IPv4Address | None = None
+    libvirt: str = ""
+    """Where bindings came from, with the addresses of *fleet*: what is new there is not bound."""
+    fleet: Path | None = None
 
     @property
     def places(self) -> tuple[str, ...]:

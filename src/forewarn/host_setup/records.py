@@ -38,13 +38,15 @@ def decode_record(text: str, path: Path) -> SetupRecord:
 
 
 def _decode_setup(content: Any) -> HostSetup:
-    router, dnsmasq = content["router"], content["dnsmasq"]
+    router, dnsmasq, fleet = content["router"], content["dnsmasq"], content["fleet"]
     return HostSetup(
         bridges=tuple(map(str, content["bridges"])),
         interface=str(content["interface"]),
         bindings=tuple(make_binding(**each) for each in content["bindings"]),
         dnsmasq=None if dnsmasq is None else Path(dnsmasq),
         router=None if router is None else IPv4Address(router),
+        libvirt=str(content["libvirt"]),
+        fleet=None if fleet is None else Path(fleet),
     )
 
 

@@ -18,6 +18,8 @@ SETUP = HostSetup(
     bindings=(parse_binding("vnet0=52:54:00:00:00:11,10.0.0.11,fd00::11"),),
     dnsmasq=FILE.parent,
     router=IPv4Address("10.0.0.1"),
+    libvirt="qemu:///system",
+    fleet=Path("/etc/forewarn/fleet.toml"),
 )
 RECORD = SetupRecord(
     places=("br0",), files=(FILE,), wanted_rules="a", loaded_rules="b", setup=SETUP

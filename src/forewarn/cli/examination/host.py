@@ -7,6 +7,7 @@ from typing import Final
 
 from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
 from forewarn.host_setup.bindings import METADATA_ADDRESS, HostSetupError
+from forewarn.host_setup.orders import SetupOrder, find_guests
 from forewarn.host_setup.planning import (
     HostSetup,
     HostState,
@@ -42,6 +43,7 @@ def examine_host(host: ThisHost) -> Iterator[Finding]:
             state = host.observe(record, record.setup)
             yield from _compare(record.setup, state, record)
             yield from _guests(record.setup, state)
+            yield from _newcomers(record.setup, host)
     except HostSetupError as error:
         yield wrong(_CHECK, str(error), error.hint or _AGAIN)
         return
@@ -67,6 +69,23 @@ def _guests(setup: HostSetup, state: HostState) -> Iterator[Finding]:
     else:
         others = f" Other ports: {', '.join(unbound)}." if unbound else ""
         yield fine("guest ports", f"Every port of a guest has a binding.{others}")
+
+
+def _newcomers(setup: HostSetup, host: ThisHost) -> Iterator[Finding]:
+    """Look for guests whose port, MAC or IP addresses are others than when rules were loaded."""
+    if not setup.libvirt:
+        return
+    order = SetupOrder(bridge=setup.bridges, libvirt=setup.libvirt, fleet=setup.fleet)
+    bindings, problems = find_guests(order, host.programs)
+    # What an operator has declared has no name of a virtual machine, and wins.
+    declared = {each.port for each in setup.bindings if not each.vm}
+    known = {(each.port, each.mac, each.addresses) for each in setup.bindings}
+    for each in bindings:
+        if each.port not in declared and (each.port, each.mac, each.addresses) not in known:
+            sentence = f"{each.vm} is not bound to {each.port} with the addresses of the fleet."
+            yield wrong("guests", sentence, _AGAIN)
+    for problem in problems:
+        yield doubtful("guests", problem, "correct the fleet file")
 
 
 def _listener() -> Finding:
