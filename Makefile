@@ -1,6 +1,6 @@
 # Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
 # Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
-# `make lab` boots machines in QEMU, `make image` runs containers; both fail without root on Debian.
+# `make lab` boots machines in QEMU and under libvirt, `make image` runs containers; both fail without root on Debian.
 PYTHON ?= python3
 WORKERS ?= 4
 BIN := .venv/bin
@@ -26,7 +26,7 @@ test: .venv/.dev  ## run every test, with full branch coverage of the rules and 
 	@sh scripts/test_needs.sh || test "$(CI)" != true
 	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
-lab: .venv/.dev  ## reboot and freeze virtual machines with the agent in them; needs root and Debian
+lab: .venv/.dev  ## reboot, freeze and move virtual machines; needs root and Debian
 	@sh scripts/lab_needs.sh
 	@$(PYTEST) tests/lab --no-skips
 
