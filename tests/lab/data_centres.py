@@ -30,7 +30,7 @@ from tests.lab.channels import execute
 from tests.lab.hypervisors import (
     BRIDGE,
     COMMAND_SECONDS,
-    Hypervisor,
+    KvmHost,
     connect_bridge,
     find_uri,
     run_hypervisor,
@@ -64,7 +64,7 @@ update_domain = {update_domain}
 class AgentInside:
     """QEMU's agent in a guest, as libvirt reaches it."""
 
-    hypervisor: Hypervisor
+    hypervisor: KvmHost
     vm: str
 
     def ask(self, command: str, **arguments: object) -> Any:
@@ -78,7 +78,7 @@ class DataCentre:
     """All of them. Guests are defined where the fleet says, and run once it has begun."""
 
     site: Site
-    hypervisors: Mapping[str, Hypervisor]
+    hypervisors: Mapping[str, KvmHost]
     guests: Mapping[str, SmallGuest]
 
     @property
@@ -107,7 +107,7 @@ class DataCentre:
         """Start the server anew, after it was killed."""
         self.centre.serve(*self._flags)
 
-    def host_of(self, vm: str) -> Hypervisor:
+    def host_of(self, vm: str) -> KvmHost:
         """Return the one host on which *vm* is running or paused."""
         (found,) = (each for each in self.hypervisors.values() if vm in each.running())
         return found

@@ -49,7 +49,7 @@ log_outputs = "2:file:{folder}/libvirtd.log"
 
 
 @dataclass(slots=True, kw_only=True)
-class Hypervisor:
+class KvmHost:
     """A host with a libvirtd. Its relay, if any, is a process of *place*."""
 
     place: HostPlace
@@ -151,13 +151,13 @@ def find_uri(folder: Path) -> str:
 @contextmanager
 def run_hypervisor(
     place: HostPlace, folder: Path, cache: Path, hosts: Mapping[str, str]
-) -> Generator[Hypervisor]:
+) -> Generator[KvmHost]:
     """Run a libvirtd in *place*, which knows *hosts* by name; end it and all its guests.
 
     What QEMU is capable of takes seconds to find out, and is kept in *cache* for the next one.
     """
     _furnish(folder, cache, hosts)
-    hypervisor = Hypervisor(place=place, folder=folder, environment=place.environment)
+    hypervisor = KvmHost(place=place, folder=folder, environment=place.environment)
     try:
         hypervisor.start_daemon()
         hypervisor.virsh("pool-define-as", "ephemeral", "dir", "--target", POOL)

@@ -8,7 +8,7 @@ from tests.e2e.conftest import wait_until
 from tests.lab.conftest import DataCentreMaker
 from tests.lab.data_centres import DataCentre
 from tests.lab.executing import GRACE_SECONDS, libvirt
-from tests.lab.hypervisors import Hypervisor
+from tests.lab.hypervisors import KvmHost
 from tests.lab.small_guests import SmallGuest, longest_gap
 
 FREEZE_SECONDS: Final = 10
@@ -28,7 +28,7 @@ def wait_until_paused(data_centre: DataCentre, vm: str) -> None:
     )
 
 
-def is_migrating(hypervisor: Hypervisor, vm: str) -> bool:
+def is_migrating(hypervisor: KvmHost, vm: str) -> bool:
     # There is no such domain once it has moved.
     return vm in hypervisor.running() and "Unbounded" in hypervisor.virsh("domjobinfo", vm)
 
