@@ -331,8 +331,8 @@ CHANGES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("vm", "set"): ("--zone", "1"),
 }
 """What these need, although no option of theirs is required by itself."""
-ELSEWHERE = {("doctor",), ("relay",)}
-"""These have findings, or go on, whatever the server answers."""
+ELSEWHERE = {("doctor",), ("fleet", "import"), ("relay",)}
+"""These have findings, or go on, whatever the server answers; or ask others first."""
 
 
 def asking_commands() -> dict[tuple[str, ...], list[str]]:

@@ -62,7 +62,7 @@ def _check_destination(text: str) -> str:
     return text
 
 
-Destination: TypeAlias = Annotated[str, AfterValidator(_check_destination)]
+SshDestination: TypeAlias = Annotated[str, AfterValidator(_check_destination)]
 
 
 class SelectiveTable(Table):
@@ -82,7 +82,7 @@ class CommandTable(SelectiveTable):
     """A program to run, here or on the host by *ssh*."""
 
     run: Words
-    ssh: Destination | None = None
+    ssh: SshDestination | None = None
     timeout: Duration = LONGEST
 
 
@@ -146,7 +146,7 @@ class HostWorkTable(SecretTable):
     hosts: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
     run: Words | None = None
-    ssh: Destination | None = None
+    ssh: SshDestination | None = None
     verify: Words | None = None
     return_: Words | None = Field(default=None, alias="return")
     url: Address | None = Field(default=None, repr=False)

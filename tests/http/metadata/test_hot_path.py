@@ -6,7 +6,7 @@ import resource
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import process_time, sleep
@@ -289,16 +289,17 @@ def test_listener_that_is_left_while_there_are_no_files_stays_left(
         asyncio.run(leave_without_files(listener))
 
 
-def test_connection_that_is_reset_before_its_answer_is_handed_over(service: Service) -> None:
+def hand_over_first(service: Service, meanwhile: Callable[[socket.socket], None]) -> Unfinished:
+    """Poll, do something *meanwhile* before the answer is sent, and return what is handed over."""
     handed_over: list[Unfinished] = []
     done = asyncio.Event()
 
-    class ResettingPolls(PlainPolls):
+    class InterruptedPolls(PlainPolls):
         def __init__(self) -> None:
             self.__dict__.update(service.plain_polls.__dict__)
 
         def write(self, poll: PlainPoll, page: PrintedDocument, *, closes: bool = False) -> bytes:
-            reset(client)
+            meanwhile(client)
             return super().write(poll, page, closes=closes)
 
     def take(connection: socket.socket, unfinished: Unfinished) -> None:
@@ -306,18 +307,31 @@ def test_connection_that_is_reset_before_its_answer_is_handed_over(service: Serv
         handed_over.append(unfinished)
         done.set()
 
-    async def answer_nobody(listener: socket.socket) -> None:
-        with path_on(ResettingPolls(), listener) as path:
+    async def answer(listener: socket.socket) -> None:
+        with path_on(InterruptedPolls(), listener) as path:
             path.hand_over = take
             await asyncio.wait_for(done.wait(), TIMEOUT)
 
     with open_listener("127.0.0.1", 0) as listener:
         client = socket.create_connection(listener.getsockname(), source_address=("127.0.0.10", 0))
-        client.sendall(GET)
-        asyncio.run(answer_nobody(listener))
+        with client:
+            client.sendall(GET)
+            asyncio.run(answer(listener))
+    (first,) = handed_over
+    return first
 
-    assert handed_over[0].unsent.startswith(b"HTTP/1.1 200 OK")
-    assert not handed_over[0].received
+
+def test_connection_that_is_reset_before_its_answer_is_handed_over(service: Service) -> None:
+    unfinished = hand_over_first(service, reset)
+
+    assert unfinished.unsent.startswith(b"HTTP/1.1 200 OK")
+    assert not unfinished.received
+
+
+def test_connection_that_says_something_else_at_once_is_handed_over(service: Service) -> None:
+    other = compose("GET", "/metadata/versions", {"Metadata": "true"})
+
+    assert hand_over_first(service, lambda client: client.sendall(other)) == Unfinished(other)
 
 
 def test_connection_that_is_dropped_in_the_turn_in_which_it_polls() -> None:
@@ -326,14 +340,33 @@ def test_connection_that_is_dropped_in_the_turn_in_which_it_polls() -> None:
         service.connect() as old,
         service.connect() as new,
     ):
-        old.sendall(GET)
-        assert read_reply(old).status == 200
+        replies = Replies(old)
+        for _ in range(2):  # after the second answer, it is followed
+            old.sendall(GET)
+            assert replies.next().status == 200
         with service.loop_held():
             new.sendall(GET)
             old.sendall(GET)
 
         assert read_reply(new).status == 200
         assert read_all(old) == b""
+
+
+def test_connection_that_is_dropped_right_after_its_first_answer() -> None:
+    with (
+        running(limits=Limits(connections=1)) as service,
+        service.connect() as old,
+        service.connect() as new,
+    ):
+        with service.loop_held():
+            old.sendall(GET)
+            new.sendall(GET)
+
+        assert read_all(old).startswith(b"HTTP/1.1 200 OK")
+        replies = Replies(new)
+        assert replies.next().status == 200
+        new.sendall(GET)
+        assert replies.next().status == 200
 
 
 def test_connection_beyond_the_limit_is_closed_at_once() -> None:
