@@ -59,6 +59,11 @@ class Expedition:
     store: Store
     sources: tuple[KnownSource, ...] = ()
     changes: list[str] = field(default_factory=list)
+    thread: threading.Thread | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
 
     @contextmanager
     def under_way(self) -> Iterator[Explorer]:
@@ -70,14 +75,14 @@ class Expedition:
             epoch=self.store.write(lambda tx: tx.next_epoch()),
             changed=lambda: self.changes.append("changed"),
         )
-        thread = threading.Thread(target=explorer.run)
-        thread.start()
+        self.thread = threading.Thread(target=explorer.run)
+        self.thread.start()
         try:
             yield explorer
         finally:
             explorer.stop()
-            thread.join(20)
-            assert not thread.is_alive()
+            self.thread.join(20)
+            assert not self.is_at_work
 
     @property
     def fleet(self) -> set[str]:
@@ -221,8 +226,7 @@ def test_nothing_is_written_under_a_lease_that_is_lost(expedition: Expedition) -
         wait_until(lambda: expedition.fleet == {"a"}, "the machine")
         expedition.store.write(lambda tx: tx.next_epoch())
         source.say = saying("a", "b")
-        asked = source.times
-        wait_until(lambda: source.times > asked, "a question")
+        wait_until(lambda: not expedition.is_at_work, "the end of the explorer")
 
     assert expedition.fleet == {"a"}
 
