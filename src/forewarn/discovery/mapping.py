@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field
 
-from forewarn.domain.names import name_key
+from forewarn.domain.names import is_meant
 from forewarn.files.declarations import SET_TABLES
 from forewarn.files.fleet import FleetError, read_fleet
 from forewarn.files.tables import Table, WrongKeyError, read_tables
@@ -110,9 +109,4 @@ def _check(table: MachineTable) -> MachineTable:
 
 
 def _fits(table: MachineTable, name: str, host: str) -> bool:
-    return _matches(table.names, name) and _matches(table.hosts, host)
-
-
-def _matches(patterns: Sequence[str], name: str) -> bool:
-    key = name_key(name)
-    return not patterns or any(fnmatchcase(key, name_key(pattern)) for pattern in patterns)
+    return is_meant(name, table.names) and is_meant(host, table.hosts)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
-from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName, name_key
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName, is_meant
 from forewarn.domain.topology import Host
 from forewarn.protocol.vocabulary import EventType
 
@@ -67,9 +66,7 @@ class HostWorkRule:
 
     def fits(self, host: Host) -> bool:
         """Tell whether it is for *host*."""
-        known = name_key(host.name)
-        is_named = not self.hosts or any(fnmatchcase(known, name_key(name)) for name in self.hosts)
-        return is_named and self.labels.items() <= host.labels.items()
+        return is_meant(host.name, self.hosts) and self.labels.items() <= host.labels.items()
 
 
 def work_for(rules: Iterable[HostWorkRule], host: Host) -> HostWorkRule | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Final, NewType
 
 from forewarn.domain.errors import InvalidNameError
@@ -49,6 +50,12 @@ def plain_name(place: HostName | ScopeId) -> str:
 def name_key(name: str) -> str:
     """Return what two spellings of one name have in common: names are unique in any case."""
     return name.casefold()
+
+
+def is_meant(name: str, patterns: Iterable[str]) -> bool:
+    """Tell whether *name* is one of *patterns*, in any case; where there are none, any name is."""
+    known = tuple(map(name_key, patterns))
+    return not known or any(fnmatchcase(name_key(name), each) for each in known)
 
 
 def nearest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from typing import Final, Protocol
 
 from forewarn.domain.impact import Impact
-from forewarn.domain.names import name_key
+from forewarn.domain.names import is_meant
 from forewarn.domain.topology import Host
 from forewarn.executors.records import OrderKey
 from forewarn.protocol.vocabulary import EventType
@@ -108,9 +107,8 @@ class Selection:
 
     def is_for_host(self, host: Host | None) -> bool:
         """Tell whether it is meant for events on this host, of whatever type."""
-        known = name_key(host.name if host else "")
-        is_named = not self.hosts or any(fnmatchcase(known, name_key(name)) for name in self.hosts)
-        return is_named and self.labels.items() <= (host.labels if host else {}).items()
+        name, labels = (host.name, host.labels) if host else ("", {})
+        return is_meant(name, self.hosts) and self.labels.items() <= labels.items()
 
 
 class Means(Protocol):

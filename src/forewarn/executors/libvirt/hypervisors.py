@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from forewarn.domain.names import HostName, name_key
+from forewarn.domain.names import HostName, is_meant
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.topology import Host, Topology
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, encode_plan, is_move
@@ -134,7 +133,7 @@ def _destinations(
     for name in (*names[turn:], *names[:turn]):
         if len(places) == _MOST_DESTINATIONS:
             break
-        if name == here.host or not _is_named(name, means.to):
+        if name == here.host or not is_meant(name, means.to):
             continue
         hypervisor = hypervisor_of(hosts[name])
         if hypervisor is None:
@@ -148,11 +147,6 @@ def _destinations(
         else:
             places.append(place)
     return tuple(places), barred
-
-
-def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
-    known = name_key(name)
-    return not patterns or any(fnmatchcase(known, name_key(each)) for each in patterns)
 
 
 def hypervisor_among(those: Sequence[Means]) -> Callable[[Host], Hypervisor | None]:
