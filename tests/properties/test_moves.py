@@ -26,7 +26,8 @@ class MovesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.moves = Moves(open_sqlite(Path(self.folder.name) / "forewarn.db"))
+        path = Path(self.folder.name) / "forewarn.db"
+        self.moves = Moves(open_sqlite(path, is_durable=False))
         self.events: list[ScheduledEvent] = []
         self.expected: dict[str, str | None] = self.moves.hosts()
         self.document = self._document()
@@ -105,4 +106,7 @@ class MovesMachine(RuleBasedStateMachine):
 
 
 TestMoves = MovesMachine.TestCase
-TestMoves.settings = settings(max_examples=40, stateful_step_count=12)
+TestMoves.settings = settings(
+    max_examples=settings().max_examples * 2 // 5,
+    stateful_step_count=settings().stateful_step_count // 4,
+)
