@@ -21,9 +21,12 @@ from threading import Thread
 from typing import Final
 
 import pytest
-from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, START_SECONDS
+from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, START_SECONDS, wait_until
 from tests.e2e.relays import METADATA, NFT, Place
 from tests.e2e.test_replica_cut_off import ip
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
 
 HOST: Final = "10.77.0.1"
 SILENCE_SECONDS: Final = 1.5
@@ -76,9 +79,14 @@ class GuestNetwork:
 
     def set_up(self, *words: str) -> str:
         """Have `host setup` succeed, and return what it prints."""
-        done = self.forewarn("host", "setup", "--state-dir", str(self.state), *words)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = self.try_set_up(*words)
+        assert done.exit_code == 0, done.output
         return done.stdout
+
+    def try_set_up(self, *words: str) -> Result:
+        """Run `host setup` on a thread that is on the host: a process takes a second to start."""
+        line = ["host", "setup", "--state-dir", str(self.state), *words]
+        return self.host.run(lambda: CliRunner().invoke(app, line))
 
     @property
     def state(self) -> Path:
@@ -102,6 +110,7 @@ class GuestNetwork:
 
     def snapshot(self) -> str:
         """Everything that a setup could change, as the system shows it."""
+        wait_until(self._is_settled, "an interface has no carrier yet", ANSWER_SECONDS)
         parts = (
             self.nft("list", "ruleset"),
             self.show("address"),
@@ -110,6 +119,11 @@ class GuestNetwork:
             *(f"{path} {path.stat().st_mode}" for path in sorted(self.folder.rglob("*"))),
         )
         return "\n".join(parts)
+
+    def _is_settled(self) -> bool:
+        """Tell whether the kernel has noticed what is plugged in, which it does within a second."""
+        links = self.show("-oneline", "link", "show", "up").splitlines()
+        return all(" state UP " in line or " lo: " in line for line in links)
 
     def _run(self, *words: str) -> str:
         command = ("/sbin/ip", "netns", "exec", self.host.name, *words)
@@ -244,27 +258,47 @@ def build_network(folder: Path, environment: Mapping[str, str]) -> Generator[Gue
             own = f"fwhs{os.getpid()}-{name}"
             ip("netns", "add", own)
             stack.callback(ip, "netns", "delete", own)
-            ip("-netns", own, "link", "set", "lo", "up")
             return Place(name=own, folder=folder, environment=environment)
 
         host = add("host")
-        ip("-netns", host.name, "link", "add", "br0", "type", "bridge")
-        # So that `ip address` does not change by itself.
-        ip("-netns", host.name, "link", "set", "br0", "addrgenmode", "none")
-        ip("-netns", host.name, "link", "set", "br0", "up")
-        ip("-netns", host.name, "address", "add", f"{HOST}/24", "dev", "br0")
         machines = {number: add(f"machine-{number}") for number in (1, 2, STRANGER, UPLINK)}
+        cables = [cable for number, each in machines.items() for cable in lay(number, each)]
+        # addrgenmode, so that `ip address` does not change by itself.
+        configure(
+            host,
+            "link set lo up",
+            "link add br0 type bridge",
+            "link set br0 addrgenmode none",
+            "link set br0 up",
+            f"address add {HOST}/24 dev br0",
+            *cables,
+        )
         for number, machine in machines.items():
-            port = "uplink" if number == UPLINK else f"v{number}"
-            peer = ("peer", "eth0", "netns", machine.name, "address", mac_of(number))
-            ip("-netns", host.name, "link", "add", port, "type", "veth", *peer)
-            ip("-netns", host.name, "link", "set", port, "master", "br0", "addrgenmode", "none")
-            ip("-netns", host.name, "link", "set", port, "up")
-            plug(machine, address_of(number))
+            configure(
+                machine,
+                "link set lo up",
+                f"address add {address_of(number)}/24 dev eth0",
+                "link set eth0 up",
+                f"route add {METADATA}/32 dev eth0",
+            )
         yield GuestNetwork(host=host, machines=machines, folder=folder)
 
 
-def plug(machine: Place, address: str) -> None:
-    ip("-netns", machine.name, "address", "add", f"{address}/24", "dev", "eth0")
-    ip("-netns", machine.name, "link", "set", "eth0", "up")
-    ip("-netns", machine.name, "route", "add", f"{METADATA}/32", "dev", "eth0")
+def lay(number: int, machine: Place) -> tuple[str, ...]:
+    """Return what connects a machine with the bridge."""
+    port = "uplink" if number == UPLINK else f"v{number}"
+    peer = f"peer eth0 netns {machine.name} address {mac_of(number)}"
+    return (
+        f"link add {port} type veth {peer}",
+        f"link set {port} master br0 addrgenmode none",
+        f"link set {port} up",
+    )
+
+
+def configure(place: Place, *lines: str) -> None:
+    """Give `ip` these commands, in one process."""
+    command = ["/sbin/ip", "-netns", place.name, "-batch", "-"]
+    done = subprocess.run(
+        command, input="\n".join(lines), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

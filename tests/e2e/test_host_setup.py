@@ -415,16 +415,15 @@ def test_guests_without_a_bridge_are_kept_to_their_addresses(network: GuestNetwo
 
 def test_impossible_setup_is_refused_and_changes_nothing(network: GuestNetwork) -> None:
     before = network.snapshot()
-    state = ("--state-dir", str(network.state))
 
     for words, code, said in (
         (("--bridge", "br9"), 1, "There is no interface called 'br9'."),
         ((*ORDER, "--binding", f"v3={mac_of(3)},{address_of(1)}"), 2, "is bound to v1 and to v3."),
         ((*ORDER, "--dnsmasq", "/nonexistent", "--router", "none"), 1, "There is no directory"),
     ):
-        done = network.forewarn("host", "setup", *state, *words, "--apply")
+        done = network.try_set_up(*words, "--apply")
         assert said in done.stderr
-        assert done.returncode == code
+        assert done.exit_code == code
 
     assert network.snapshot() == before
 
@@ -451,7 +450,9 @@ def test_rules_that_the_kernel_refuses_change_nothing(network: GuestNetwork) -> 
 
 
 def test_answer_for_programs_names_each_command(network: GuestNetwork) -> None:
-    printed = json.loads(network.set_up(*ORDER, "--apply", "--output", "json"))
+    words = ("--state-dir", str(network.state), *ORDER, "--apply", "--output", "json")
+
+    printed = json.loads(network.forewarn("host", "setup", *words).stdout)
 
     assert printed["is_applied"] is True
     assert [step["sentence"] for step in printed["steps"]] == [
