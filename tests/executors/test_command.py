@@ -161,9 +161,7 @@ def test_script_that_names_a_host_that_cannot_be_has_failed(tmp_path: Path, host
     impact = run(tmp_path, f"echo 'host={host}'")
 
     assert impact.status is ImpactStatus.FAILED
-    assert impact.reason == (
-        f"it says that the virtual machine is on {host!r}, which is not a valid host name"
-    )
+    assert impact.reason == (f"it reported the host {host!r}, which is not a valid host name")
 
 
 def test_last_line_is_the_progress(tmp_path: Path) -> None:
@@ -250,7 +248,7 @@ def test_command_that_is_gone_when_its_turn_comes_fails(tmp_path: Path) -> None:
 
     executor.begin(EVENT, WEB_0, epoch=1)
 
-    reason = "there is no command for a Reboot on host kvm-0"
+    reason = "the executor file has no command for a Reboot on host kvm-0"
     assert wait_for(executor, is_over) == Impact(status=ImpactStatus.FAILED, reason=reason)
 
 
@@ -304,7 +302,7 @@ def test_only_so_many_scripts_run_at_once_and_the_others_wait_for_a_place(tmp_pa
     wait_until(lambda: runs(tmp_path) == {"web-0", "web-1"}, "two scripts do not run")
     again = [executor.begin(EVENT, vm, epoch=1) for vm in vms]
 
-    waiting = "it waits until one of 2 places is free"
+    waiting = "it is waiting: at most 2 run at once"
     for impacts in (said, again):
         assert {impact.status for impact in impacts} == {ImpactStatus.RUNNING}
         assert [impact.reason for impact in impacts] == ["", "", waiting, waiting, waiting]
@@ -414,7 +412,9 @@ def test_what_another_executor_began_is_not_begun_again(tmp_path: Path) -> None:
     impact = make_command(tmp_path, Command(run=("/bin/true",))).inquire(*KEY)
 
     assert impact.status is ImpactStatus.UNKNOWN
-    assert impact.reason == "it was begun by the executor webhook, which this server lacks"
+    assert (
+        impact.reason == "it was begun by the executor 'webhook', which this server does not have"
+    )
 
 
 def test_records_are_for_the_server_only(tmp_path: Path) -> None:
@@ -452,6 +452,6 @@ def test_script_that_waits_for_a_place_is_not_begun_during_a_pause(tmp_path: Pat
     wait_for(executor, is_over)
     other = (EVENT.event_id, WEB_1)
 
-    assert executor.inquire(*other).reason == "it waits because the server is paused"
+    assert executor.inquire(*other).reason == "it is waiting because the server is paused"
     paused.clear()
     assert wait_for(executor, is_over, other).status is ImpactStatus.DONE

@@ -144,7 +144,7 @@ def test_target_that_has_forgotten_the_task_is_never_told_again(
     worker.begin(WORK, epoch=2)
     worker.close()
 
-    assert impact.reason == "the target took it, and now says it knows nothing of it"
+    assert impact.reason == "the target accepted it, but does not know it any more"
     assert [asked.method for asked in target.asked].count("POST") == 1
 
 
@@ -263,7 +263,7 @@ def test_only_so_many_scripts_run_at_once(tmp_path: Path) -> None:
     again = [worker.inquire(task).reason for task in TASKS[:2]]
     (tmp_path / "end").touch()
 
-    assert said == again == ["", "it waits until one of 1 places is free"]
+    assert said == again == ["", "it is waiting: at most 1 run at once"]
     with closing(worker):
         for task in TASKS[:2]:
             assert wait_for_end(worker, task).status is ImpactStatus.DONE

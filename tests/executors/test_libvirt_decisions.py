@@ -8,7 +8,7 @@ import pytest
 from tests.executors.conftest import EVENT, NOW
 
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.libvirt.decisions import Act, End, Power, Repair, Sight, Wait, decide
+from forewarn.executors.libvirt.decisions import Act, End, LookAgain, Power, Repair, Sight, decide
 from forewarn.executors.libvirt.marks import DomainMark, MarkPhase, read_mark
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, encode_plan, read_plan
 from forewarn.protocol.vocabulary import EventId, EventType
@@ -97,7 +97,7 @@ def test_guest_that_is_off_is_redeployed_and_needs_no_ending() -> None:
     off = sight_of(Power.OFF)
 
     assert decide(plan_of(EventType.REDEPLOY), off, NOW) == Act(phase=MarkPhase.MOVE)
-    ended = End(status=ImpactStatus.DONE, reason="it was shut off already")
+    ended = End(status=ImpactStatus.DONE, reason="it was already shut off")
     assert decide(plan_of(EventType.TERMINATE), off, NOW) == ended
 
 
@@ -132,25 +132,25 @@ def test_end_that_somebody_has_marked_is_the_end(phase: MarkPhase, status: Impac
 
 LIMIT = NOW + 120 * SECOND
 GOES_ON: list[tuple[MarkPhase, Sight, object]] = [
-    (MarkPhase.SUSPEND, sight_of(Power.PAUSED), Wait),
+    (MarkPhase.SUSPEND, sight_of(Power.PAUSED), LookAgain),
     (MarkPhase.SUSPEND, sight_of(Power.RUNNING, is_witness=True), ImpactStatus.DONE),
     (MarkPhase.SUSPEND, sight_of(Power.RUNNING, was_paused=True), ImpactStatus.DONE),
     (MarkPhase.SUSPEND, sight_of(Power.RUNNING), MarkPhase.SUSPEND),
     (MarkPhase.SUSPEND, sight_of(Power.OFF), ImpactStatus.FAILED),
-    (MarkPhase.REBOOT, sight_of(Power.RUNNING, is_witness=True), Wait),
-    (MarkPhase.REBOOT, sight_of(Power.RUNNING), Wait),
+    (MarkPhase.REBOOT, sight_of(Power.RUNNING, is_witness=True), LookAgain),
+    (MarkPhase.REBOOT, sight_of(Power.RUNNING), LookAgain),
     (MarkPhase.REBOOT, sight_of(Power.RUNNING, has_restarted=True), ImpactStatus.DONE),
     (MarkPhase.REBOOT, sight_of(Power.OFF), Repair.START),
     (MarkPhase.REBOOT, sight_of(Power.OFF, has_restarted=True), Repair.START),
     (MarkPhase.RESET, sight_of(Power.RUNNING, is_witness=True), ImpactStatus.DONE),
     (MarkPhase.RESET, sight_of(Power.RUNNING), ImpactStatus.UNKNOWN),
     (MarkPhase.RESET, sight_of(Power.OFF), Repair.START),
-    (MarkPhase.SHUTDOWN, sight_of(Power.RUNNING), Wait),
+    (MarkPhase.SHUTDOWN, sight_of(Power.RUNNING), LookAgain),
     (MarkPhase.SHUTDOWN, sight_of(Power.OFF), ImpactStatus.DONE),
     (MarkPhase.DESTROY, sight_of(Power.OFF), ImpactStatus.DONE),
     (MarkPhase.DESTROY, sight_of(Power.RUNNING, is_witness=True), ImpactStatus.FAILED),
     (MarkPhase.DESTROY, sight_of(Power.RUNNING), ImpactStatus.UNKNOWN),
-    (MarkPhase.MIGRATE, sight_of(Power.RUNNING, is_moving=True), Wait),
+    (MarkPhase.MIGRATE, sight_of(Power.RUNNING, is_moving=True), LookAgain),
     (MarkPhase.MIGRATE, sight_of(Power.RUNNING), ImpactStatus.FAILED),
     (MarkPhase.MIGRATE, sight_of(Power.RUNNING, host="kvm-1"), ImpactStatus.DONE),
     (MarkPhase.MOVE, sight_of(Power.OFF), MarkPhase.MOVE),
@@ -173,8 +173,8 @@ def essence(decision: object) -> object:
             return decision.phase
         case End():
             return decision.status
-        case Wait():
-            return Wait
+        case LookAgain():
+            return LookAgain
         case _:
             return decision
 
@@ -198,7 +198,7 @@ def test_patience_has_an_end(phase: MarkPhase, sight: Sight, expected: object) -
 def test_successor_waits_for_whoever_has_just_set_the_mark(phase: MarkPhase, power: Power) -> None:
     sight = sight_of(power, mark_of(phase))
 
-    assert isinstance(decide(plan_of(TYPES[phase]), sight, NOW + SECOND), Wait)
+    assert isinstance(decide(plan_of(TYPES[phase]), sight, NOW + SECOND), LookAgain)
 
 
 def test_guest_is_resumed_in_time_whoever_has_set_the_mark() -> None:

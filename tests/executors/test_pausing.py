@@ -137,7 +137,7 @@ def test_order_that_waits_for_its_turn_is_not_sent_after_a_pause_on_another_repl
         replicas.pause()
         release.set()
 
-        waits = "it waits because the server is paused"
+        waits = "it is waiting because the server is paused"
         wait_for(executor, lambda impact: impact.reason == waits, last)
         assert last not in target.deeds
         replicas.resume()

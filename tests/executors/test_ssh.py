@@ -130,7 +130,10 @@ def test_virtual_machine_without_a_host_is_a_failure(host: Host, tmp_path: Path)
 
     executor.begin(EVENT, homeless[1], epoch=7)
 
-    assert "the virtual machine has none" in wait_for(executor, is_over, homeless).reason
+    assert (
+        "the fleet has no host for the virtual machine"
+        in wait_for(executor, is_over, homeless).reason
+    )
 
 
 @pytest.mark.parametrize("destination", ["", "-oProxyCommand=x", "root@{host} reboot", "$(reboot)"])

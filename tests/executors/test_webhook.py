@@ -275,7 +275,7 @@ def test_target_that_has_forgotten_what_it_took_is_never_told_again(
     wait_for(resumed, is_unknown)
     begin(resumed)
 
-    assert impact.reason == "the target took it, and now says it knows nothing of it"
+    assert impact.reason == "the target accepted it, but does not know it any more"
     target.on_get = lambda _: None
     target.end(WEB_0, "done")
     assert wait_for(executor, is_over).status is ImpactStatus.DONE, "it has remembered"
@@ -314,7 +314,7 @@ def test_host_that_cannot_be_is_not_believed(
 
     impact = wait_for(executor, is_unknown)
 
-    assert impact.reason == "the target says it is over, with an invalid host name"
+    assert impact.reason == "the target reported an invalid host name"
     target.statuses[WEB_0] = {"status": "done", "host": None}
     done = wait_for(executor, is_over)
     assert (done.status, done.moved_to) == (ImpactStatus.DONE, None)
@@ -329,7 +329,7 @@ def test_nonsense_is_not_believed(target: OrderTarget, make: Maker, nonsense: Re
     impact = wait_for(executor, is_unknown)
 
     assert impact.reason.startswith(
-        ("the target answers what", "the target did not report its status: ")
+        ("the target sent an invalid answer", "the target did not report its status: ")
     )
     assert impact.ask_again_at is not None
     target.on_get = lambda _: None
@@ -511,7 +511,7 @@ def test_order_that_comes_during_a_pause_is_sent_after_it(
         tmp_path, ImpactTarget(url=target.url), may_begin=lambda: not paused.is_set()
     )
 
-    assert begin(executor).inquire(*KEY).reason == "it waits because the server is paused"
+    assert begin(executor).inquire(*KEY).reason == "it is waiting because the server is paused"
     assert target.asked == []
     paused.clear()
     wait_for(executor, lambda impact: impact.reason == "working")
@@ -529,10 +529,10 @@ def test_order_that_its_target_has_not_taken_is_not_sent_again_during_a_pause(
     begin(executor)
     wait_for(executor, lambda impact: impact.status is ImpactStatus.UNKNOWN)
     paused.set()
-    wait_for(executor, lambda impact: impact.reason == "it waits because the server is paused")
+    wait_for(executor, lambda impact: impact.reason == "it is waiting because the server is paused")
     asked = len(target.asked)
 
-    assert executor.inquire(*KEY).reason == "it waits because the server is paused"
+    assert executor.inquire(*KEY).reason == "it is waiting because the server is paused"
     assert len(target.asked) == asked
     paused.clear()
     target.on_post = lambda _: None

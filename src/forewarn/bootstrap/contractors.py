@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -33,6 +33,7 @@ from forewarn.executors.libvirt.hypervisors import (
 )
 from forewarn.executors.orders import Contractor, Contractors, Means
 from forewarn.executors.processes import ProcessContractor, Trade
+from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.files.tables import TablesError
@@ -44,6 +45,8 @@ from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind
 
 log = structlog.get_logger()
+
+M = TypeVar("M")
 
 _ASKING: Final = Retrying(first=timedelta(seconds=1), longest=timedelta(minutes=1))
 
@@ -57,29 +60,15 @@ class _Agency:
     outbound: Outbound
 
     def scripts(self, find: Callable[[Mapping[str, Any]], Command | None]) -> Contractor:
-        return ProcessContractor(
-            find,
-            SCRIPTS,
-            kind=self.records.kind,
-            records=self.records.for_scripts(),
-            environment=environment_with({}),
-            clock=self.clock,
-        )
+        return self._processes(find, SCRIPTS, self.records.for_scripts())
 
     def stewards(
         self,
         find: Callable[[Mapping[str, Any]], Hypervisor | None],
         trade: Trade[Hypervisor],
     ) -> Contractor:
-        return ProcessContractor(
-            find,
-            trade,
-            kind=self.records.kind,
-            # Whoever begins an impact again finds its mark in the domain.
-            records=self.records.for_webhooks(),
-            environment=environment_with({}),
-            clock=self.clock,
-        )
+        # Whoever begins an impact again finds its mark in the domain.
+        return self._processes(find, trade, self.records.for_webhooks())
 
     def webhooks(self, find: Callable[[Mapping[str, Any]], ImpactTarget | None]) -> Contractor:
         return WebhookContractor(
@@ -90,6 +79,18 @@ class _Agency:
             clock=self.clock,
             wall=SystemClock(),
             wait=lambda failures: _ASKING.wait(max(failures, 1), random.random()),  # noqa: S311
+        )
+
+    def _processes(
+        self, find: Callable[[Mapping[str, Any]], M | None], trade: Trade[M], records: Records
+    ) -> Contractor:
+        return ProcessContractor(
+            find,
+            trade,
+            kind=self.records.kind,
+            records=records,
+            environment=environment_with({}),
+            clock=self.clock,
         )
 
 

@@ -13,7 +13,7 @@ from forewarn.wording.durations import format_duration
 
 EXECUTOR: Final = "command"
 
-_NO_HOST: Final = "it is to run on the host, and the virtual machine has none in the fleet"
+_NO_HOST: Final = "it has to run on the host, but the fleet has no host for the virtual machine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

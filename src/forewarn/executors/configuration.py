@@ -255,7 +255,7 @@ def read_host_work_rules(path: Path) -> tuple[HostWorkRule, ...]:
 
 def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork:
     rule, secret = table.rule, table.find_secret(folder)
-    programs = _Programs(folder, search_path, table.ssh)
+    programs = _ProgramFinder(folder, search_path, table.ssh)
     commands = {
         kind: Command(
             run=programs.find(words, COMMANDS[kind]),
@@ -278,7 +278,7 @@ def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork
 
 
 @dataclass(frozen=True, slots=True)
-class _Programs:
+class _ProgramFinder:
     """Where programs of a table are found: on this machine, or on the host that *destination* is.
 
     What is on a host is found there when it is run.
@@ -305,7 +305,7 @@ def _makers(folder: Path, search_path: str) -> Mapping[str, Callable[[Any], Mean
     """Return how each kind of table becomes the means for impacts."""
 
     def command(table: CommandTable) -> Command:
-        programs = _Programs(folder, search_path, table.ssh)
+        programs = _ProgramFinder(folder, search_path, table.ssh)
         return Command(
             run=programs.find(table.run, "run"),
             selection=table.selection,

@@ -80,12 +80,12 @@ class HostOrder:
 
 
 def find_for_host(
-    works: Sequence[HostWork], host_of: Callable[[HostName], Host], means: type[M]
+    works: Sequence[HostWork], host_called: Callable[[HostName], Host], means: type[M]
 ) -> Callable[[Mapping[str, Any]], M | None]:
     """Return how to find the *means* for a task, from what an order is about."""
 
     def find(about: Mapping[str, Any]) -> M | None:
-        host, kind = host_of(HostName(about["host"])), HostTaskKind(about["task"])
+        host, kind = host_called(HostName(about["host"])), HostTaskKind(about["task"])
         work = next((each for each in works if each.rule.fits(host)), None)
         found = None if work is None else work.means.get(kind)
         return found if isinstance(found, means) else None

@@ -68,8 +68,8 @@ class ImpactOrder:
         }
 
     def nobody(self, means: str) -> str:
-        where = f"host {self.host}" if self.host else "no known host"
-        return f"there is no {means} for a {self.event.event_type} on {where}"
+        where = f"on host {self.host}" if self.host else "without a host"
+        return f"the executor file has no {means} for a {self.event.event_type} {where}"
 
 
 def find_among(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from forewarn.domain.impact import Impact
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import is_meant
 from forewarn.domain.topology import Host
 from forewarn.executors.records import OrderKey
@@ -15,7 +15,7 @@ from forewarn.protocol.vocabulary import EventType
 LONGEST: Final = timedelta(hours=1)
 """How long an order may take unless the operator says otherwise."""
 
-PAUSED: Final = "it waits because the server is paused"
+PAUSED: Final = "it is waiting because the server is paused"
 """The last word on an order that came before the pause."""
 
 
@@ -144,6 +144,12 @@ class Contractors:
 
     def _first(self, is_so: Callable[[Contractor], bool]) -> Contractor | None:
         return next((each for each in self._contractors if is_so(each)), None)
+
+
+def begun_by_another(executor: str) -> Impact:
+    """Say that an order is with an *executor* that cannot be asked."""
+    reason = f"it was begun by the executor {executor!r}, which this server does not have"
+    return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
 
 
 def next_second(now: datetime) -> datetime:

@@ -16,7 +16,14 @@ from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.orders import PAUSED, Order, OrderKind, environment_of, next_second
+from forewarn.executors.orders import (
+    PAUSED,
+    Order,
+    OrderKind,
+    begun_by_another,
+    environment_of,
+    next_second,
+)
 from forewarn.executors.records import OrderKey, Records
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import LeaseLostError
@@ -88,8 +95,8 @@ class _Places:
     def say(self, host: str | None) -> str:
         """Say what an order waits for."""
         if self._is_crowded(host):
-            return f"it waits until one of the {self._of_host} places of host {host} is free"
-        return f"it waits until one of {self._in_all} places is free"
+            return f"it is waiting: at most {self._of_host} run at once for host {host}"
+        return f"it is waiting: at most {self._in_all} run at once"
 
     def _is_crowded(self, host: str | None) -> bool:
         return host is not None and self._taken[host] >= self._of_host
@@ -165,8 +172,7 @@ class ProcessContractor(Generic[M]):
         if begun is None:
             return self.records.without(key, self.kind.advice)
         if begun["executor"] != self.trade.name:
-            reason = f"it was begun by the executor {begun['executor']}, which this server lacks"
-            return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+            return begun_by_another(begun["executor"])
         if self.records.is_attended(key):
             return self._running(self.records.last_word(key))
         # It may have ended between the two looks.

@@ -153,9 +153,7 @@ class Records:
             return None
         host = ending.get("host")
         if host is not None and not is_name(host):
-            reason = (
-                f"it says that the virtual machine is on {host!r}, which is not a valid host name"
-            )
+            reason = f"it reported the host {host!r}, which is not a valid host name"
             return Impact(status=ImpactStatus.FAILED, reason=reason)
         status = ImpactStatus(ending["status"])
         return Impact(status=status, reason=ending["reason"], moved_to=host)

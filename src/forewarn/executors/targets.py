@@ -23,14 +23,12 @@ _STATUSES: Final = {
     "failed": ImpactStatus.FAILED,
 }
 _LONGEST_MESSAGE: Final = 200
-_NONSENSE: Final = Impact(
-    status=ImpactStatus.UNKNOWN, reason="the target answers what makes no sense"
-)
+_NONSENSE: Final = Impact(status=ImpactStatus.UNKNOWN, reason="the target sent an invalid answer")
 _NO_HOST: Final = Impact(
-    status=ImpactStatus.UNKNOWN, reason="the target says it is over, with an invalid host name"
+    status=ImpactStatus.UNKNOWN, reason="the target reported an invalid host name"
 )
 _FORGOTTEN: Final = Impact(
-    status=ImpactStatus.UNKNOWN, reason="the target took it, and now says it knows nothing of it"
+    status=ImpactStatus.UNKNOWN, reason="the target accepted it, but does not know it any more"
 )
 
 

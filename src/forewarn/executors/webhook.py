@@ -18,7 +18,14 @@ from typing import Any, Final
 import structlog
 
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.orders import PAUSED, Order, OrderKind, encode, next_second
+from forewarn.executors.orders import (
+    PAUSED,
+    Order,
+    OrderKind,
+    begun_by_another,
+    encode,
+    next_second,
+)
 from forewarn.executors.records import OrderKey, Records
 from forewarn.executors.targets import (
     ImpactTarget,
@@ -167,8 +174,7 @@ class WebhookContractor:
         if begun is None:
             return None
         if begun["executor"] != EXECUTOR:
-            reason = f"it was begun by the executor {begun['executor']}, which this server lacks"
-            return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+            return begun_by_another(begun["executor"])
         target = self.find(begun)
         status_url: str | None = begun["status_url"]
         if target is None or (status_url and not target.has(status_url)):

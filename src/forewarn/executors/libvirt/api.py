@@ -19,9 +19,8 @@ class Domain(Protocol):
     """A guest, running or not."""
 
     def name(self) -> str: ...
-    def UUIDString(self) -> str: ...  # noqa: N802 - libvirt's
     def state(self) -> list[int]: ...
-    def isActive(self) -> int: ...  # noqa: N802
+    def isActive(self) -> int: ...  # noqa: N802 - libvirt's
     def isPersistent(self) -> int: ...  # noqa: N802
     def maxMemory(self) -> int: ...  # noqa: N802
     def suspend(self) -> int: ...
@@ -123,7 +122,7 @@ def connect(uri: str, seconds: float) -> HostConnection:
     try:
         connection = opened.get(timeout=seconds)
     except queue.Empty:
-        raise UnreachableError(f"{uri} did not answer within {seconds:g} seconds") from None
+        raise UnreachableError(f"{uri} did not answer within {seconds:g} s") from None
     if isinstance(connection, Exception):
         raise UnreachableError(f"cannot connect to {uri}: {connection}")
     with suppress(LibvirtError):  # within one process there is nothing to keep alive

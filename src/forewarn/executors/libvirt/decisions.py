@@ -47,7 +47,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class LookAgain:
     """Look again when something changes, or at *until*. *word* is what it waits for."""
 
     word: str
@@ -78,7 +78,7 @@ class End:
     moved_to: str | None = None
 
 
-Decision: TypeAlias = Wait | Act | Repair | End
+Decision: TypeAlias = LookAgain | Act | Repair | End
 _Rule: TypeAlias = Callable[[ImpactPlan, DomainMark, Sight, datetime], Decision]
 
 _REFUSED: Final = frozenset(
@@ -91,7 +91,7 @@ _REFUSED: Final = frozenset(
 )
 """What makes no sense, and would be undone at a moment that somebody else has not chosen."""
 _STOPPING: Final = frozenset({EventType.PREEMPT, EventType.TERMINATE})
-_NOBODY_SAW: Final = "nobody was watching the domain, so it is not known whether it was {deed}"
+_NOBODY_SAW: Final = "no process watched the domain, so it is unknown whether it was {deed}"
 _SETTLING: Final = timedelta(seconds=5)
 """How long whoever has set a mark may take to do its deed, and to tell that it is done."""
 _ENDINGS: Final = {MarkPhase.DONE: ImpactStatus.DONE, MarkPhase.FAILED: ImpactStatus.FAILED}
@@ -107,10 +107,10 @@ def decide(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
             return End(status=status, reason=mark.reason, moved_to=_moved(plan, sight))
         is_new = not sight.is_witness and now < mark.at + _SETTLING
         if is_new and sight.power is not Power.PAUSED:
-            return Wait(word=f"another process has just begun to {mark.phase} the domain")
+            return LookAgain(word=f"another process is carrying it out (phase: {mark.phase})")
         return _RULES[mark.phase](plan, mark, sight, now)
     if sight.has_begun:
-        other = "is gone" if mark is None else f"is of the event {mark.event_id} now"
+        other = "is missing" if mark is None else f"belongs to event {mark.event_id}"
         return _unknown(f"it was begun, but the mark in the domain's metadata {other}")
     return _begin(plan, sight, now)
 
@@ -126,7 +126,7 @@ def _begin(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     if event_type is EventType.REBOOT:
         return Act(phase=MarkPhase.REBOOT, until=now + plan.grace)
     if sight.power is Power.OFF:
-        return _stopped(plan, "it was shut off already")
+        return _stopped(plan, "it was already shut off")
     return Act(phase=MarkPhase.SHUTDOWN, until=now + plan.grace)
 
 
@@ -134,7 +134,7 @@ def _suspended(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: datetime) 
     until = mark.until or now
     match sight.power:
         case Power.PAUSED if now < until:
-            return Wait(word=f"it is suspended until {until:%H:%M:%S} UTC", until=until)
+            return LookAgain(word=f"it is suspended until {until:%H:%M:%S} UTC", until=until)
         case Power.PAUSED:
             return Repair.RESUME
         case Power.RUNNING if sight.was_paused or sight.is_witness:
@@ -155,7 +155,7 @@ def _rebooting(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: datetime) 
     if sight.power is Power.OFF:
         return Repair.START  # a guest may take a restart for a shutdown
     if now < until:
-        return Wait(word="it waits for the guest to restart", until=until)
+        return LookAgain(word="it is waiting for the guest to restart", until=until)
     if sight.is_witness:
         return Act(phase=MarkPhase.RESET)
     return _unknown(_NOBODY_SAW.format(deed="restarted"))
@@ -175,7 +175,7 @@ def _shutting_down(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: dateti
     if sight.power is Power.OFF:
         return _stopped(plan)
     if now < until:
-        return Wait(word="it waits for the guest to shut down", until=until)
+        return LookAgain(word="it is waiting for the guest to shut down", until=until)
     return Act(phase=MarkPhase.DESTROY)
 
 
@@ -184,16 +184,16 @@ def _destroyed(plan: ImpactPlan, _mark: DomainMark, sight: Sight, _now: datetime
         limit = format_duration(plan.grace)
         return _stopped(plan, f"the guest did not shut down within {limit} and was stopped")
     if sight.is_witness:
-        return _fail("libvirt has stopped the domain, but it is still running")
+        return _fail("libvirt reported success, but the domain is still running")
     return _unknown(_NOBODY_SAW.format(deed="stopped"))
 
 
 def _migrating(plan: ImpactPlan, mark: DomainMark, sight: Sight, _now: datetime) -> Decision:
     if sight.is_moving:
-        return Wait(word=f"it is being migrated to host {mark.to}")
+        return LookAgain(word=f"it is being migrated to host {mark.to}")
     if moved_to := _moved(plan, sight):
         return End(status=ImpactStatus.DONE, moved_to=moved_to)
-    return _fail(f"the migration to host {mark.to} broke off; the domain is on {sight.host}")
+    return _fail(f"the migration to host {mark.to} failed; the domain is on host {sight.host}")
 
 
 def _moving(plan: ImpactPlan, mark: DomainMark, sight: Sight, _now: datetime) -> Decision:
@@ -202,7 +202,7 @@ def _moving(plan: ImpactPlan, mark: DomainMark, sight: Sight, _now: datetime) ->
         return End(status=ImpactStatus.DONE, moved_to=sight.host, reason=mark.reason)
     if sight.power is Power.OFF:  # nothing runs anywhere, so all of it can be done once more
         return Act(phase=MarkPhase.MOVE)
-    return _fail(f"the move to host {mark.to} broke off; the domain runs on {sight.host}")
+    return _fail(f"the move to host {mark.to} failed; the domain is running on host {sight.host}")
 
 
 _RULES: Final[Mapping[MarkPhase, _Rule]] = {

@@ -123,7 +123,8 @@ def choose_destination(
         if left >= needed:
             found.append((left, Destination(place=place, connection=connection)))
         else:
-            reasons[place.host] = f"it has {left // 1024} MiB left of {needed // 1024} MiB needed"
+            room, need = f"{left // 1024} MiB free", f"{needed // 1024} MiB"
+            reasons[place.host] = f"it has {room}, the guest needs {need}"
     if not found:
         said = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
         raise DeedError(f"no other host can take the guest{f' ({said})' if said else ''}")
@@ -156,8 +157,8 @@ def move(plan: ImpactPlan, domain: Domain, here: HostConnection, destination: De
         # If the other host cannot be asked, this raises, and the guest stays off until it can.
         if moved is None or power_of(moved)[0] is Power.OFF:
             _start_again(domain, moved, autostart)
-            where = f"host {destination.place.host}"
-            said = f"{where} cannot run the guest, and it was started again: {error}"
+            host = destination.place.host
+            said = f"host {host} cannot run the guest, so it was started where it was: {error}"
             raise DeedError(said) from None
     moved.setAutostart(autostart)
     leave(domain)

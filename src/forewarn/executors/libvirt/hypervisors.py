@@ -90,7 +90,7 @@ def make_plan(
     host, event_type = order["host"], EventType(order["event_type"])
     if host is None and HOST in means.uri:
         raise ImpossibleOrderError(
-            f"the fleet names no host for {order['vm']}, and the URI {means.uri!r} needs one"
+            f"the URI {means.uri!r} needs a host, but the fleet has none for {order['vm']}"
         )
     vm = known.fleet.virtual_machines.get(order["vm"])
     seconds = order["duration_in_seconds"]

@@ -31,7 +31,7 @@ from forewarn.executors.libvirt.api import (
     is_missing,
     run_events,
 )
-from forewarn.executors.libvirt.decisions import Act, End, Power, Repair, Sight, Wait, decide
+from forewarn.executors.libvirt.decisions import Act, End, LookAgain, Power, Repair, Sight, decide
 from forewarn.executors.libvirt.deeds import (
     SIMPLE,
     DeedError,
@@ -157,7 +157,7 @@ class Steward:
         match decision:
             case End():
                 return self._end(replace(decision, reason=decision.reason + self._trouble))
-            case Wait():
+            case LookAgain():
                 self._notes.say(decision.word)
                 self._pause(decision.until)
             case Act() if domain is not None:
