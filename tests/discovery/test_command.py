@@ -44,13 +44,13 @@ def test_program_runs_beside_its_file(script: ScriptWriter, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("echo no such host >&2; exit 3", "no such host. It ended with exit code 3."),
-        ("exit 4", "It ended with exit code 4."),
-        ("kill -9 $$", "It ended with signal 9."),
-        ("echo '[['", "It printed no fleet, line 1: "),
-        ("echo '{\"a\":'", "It printed no fleet: this is not JSON: "),
-        ("printf '\\377'", "What it printed is not UTF-8 text."),
-        ("echo 'x = 1'", "The fleet it printed is wrong: x: "),
+        ("echo no such host >&2; exit 3", "no such host. It exited with code 3."),
+        ("exit 4", "It exited with code 4."),
+        ("kill -9 $$", "It was killed by signal 9."),
+        ("echo '[['", "Its output is not valid TOML, line 1: "),
+        ("echo '{\"a\":'", "Its output is not valid JSON: "),
+        ("printf '\\377'", "Its output is not UTF-8 text."),
+        ("echo 'x = 1'", "It printed an invalid fleet: x: "),
         ("printf '[[host]]\\n[[host]]\\n'", "(1 more)"),
     ],
 )

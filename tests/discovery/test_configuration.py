@@ -73,10 +73,10 @@ def test_hypervisors_are_a_source(write: Write, tmp_path: Path) -> None:
         (RUN.replace("true", "nobody-has-this"), "there is no program 'nobody-has-this'"),
         (RUN + 'every = "0s"\n', ":4: every of discovery 1: "),
         (RUN + "most_missing = 101\n", ":4: most_missing of discovery 1: "),
-        (LIBVIRT + 'host = "kvm 1"\n', "'kvm 1' cannot be the name of a host"),
+        (LIBVIRT + 'host = "kvm 1"\n', "'kvm 1' is not a valid host name"),
         (
             LIBVIRT.replace('"]', '", "x:///"]') + 'host = "a"\n',
-            "it needs a table with a single URI",
+            "it can only be used with a single URI",
         ),
         (LIBVIRT.replace('"qemu:///system"', ""), "libvirt of discovery 1: it is empty"),
         (LIBVIRT + 'addresses = ["dns"]\n', "addresses of discovery 1"),

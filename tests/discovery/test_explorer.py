@@ -158,7 +158,7 @@ def test_source_that_breaks_in_a_way_nobody_thought_of_is_asked_again(
     expedition.sources = (known("kvm", source),)
 
     with expedition.under_way():
-        wait_until(lambda: "the log" in expedition.problem("kvm"), "the problem")
+        wait_until(lambda: "server log" in expedition.problem("kvm"), "the problem")
         source.say = saying("a")
         wait_until(lambda: expedition.fleet == {"a"}, "the machine")
 

@@ -96,12 +96,12 @@ def test_domain_that_two_hosts_know_is_where_it_runs() -> None:
 
 
 def test_two_hosts_of_one_name_are_refused() -> None:
-    with pytest.raises(SourceError, match="are both called 'KVM-1'"):
+    with pytest.raises(SourceError, match="have the same host name, 'KVM-1'"):
         make_listing([hypervisor("kvm-1"), hypervisor("KVM-1")], NO_PLACEMENT)
 
 
 def test_host_whose_name_no_host_can_have_is_refused() -> None:
-    with pytest.raises(SourceError, match="is called 'kvm 1'; write a host for it"):
+    with pytest.raises(SourceError, match="has the host name 'kvm 1', which is not valid"):
         make_listing([hypervisor("kvm 1")], NO_PLACEMENT)
 
 

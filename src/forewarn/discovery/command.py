@@ -41,9 +41,10 @@ def _read(text: str) -> Fleet:
         return read_fleet(_decode(text))
     except FleetMistakesError as error:
         first, *others = error.mistakes
-        raise SourceError(f"The fleet it printed is wrong: {first} ({len(others)} more)") from None
+        more = f" ({len(others)} more)" if others else ""
+        raise SourceError(f"It printed an invalid fleet: {first}{more}") from None
     except FleetError as error:
-        raise SourceError(f"The fleet it printed is wrong: {error}") from None
+        raise SourceError(f"It printed an invalid fleet: {error}") from None
 
 
 def _decode(text: str) -> Mapping[str, Any]:
@@ -53,7 +54,7 @@ def _decode(text: str) -> Mapping[str, Any]:
             json.loads(text) if text.lstrip().startswith("{") else decode(text)
         )
     except NotTomlError as error:
-        raise SourceError(f"It printed no fleet, line {error.line}: {error}") from None
+        raise SourceError(f"Its output is not valid TOML, line {error.line}: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"It printed no fleet: this is not JSON: {error}.") from None
+        raise SourceError(f"Its output is not valid JSON: {error}.") from None
     return found

@@ -94,12 +94,12 @@ def _check(table: DiscoveryTable) -> None:
         if key in table.model_fields_set:
             raise WrongKeyError(key, "it cannot be used together with run")
     if table.host is not None and not is_name(table.host):
-        raise WrongKeyError("host", f"{table.host!r} cannot be the name of a host")
+        raise WrongKeyError("host", f"{table.host!r} is not a valid host name")
     if table.host is not None and table.libvirt is not None and len(table.libvirt) > 1:
-        raise WrongKeyError("host", "it needs a table with a single URI")
+        raise WrongKeyError("host", "it can only be used with a single URI")
     if table.libvirt is not None and find_spec("libvirt") is None:
-        hint = "pip install 'forewarn[libvirt]'"
-        raise WrongKeyError("libvirt", f"libvirt-python is not installed; run {hint}")
+        needed = "libvirt-python is not installed; run: pip install 'forewarn[libvirt]'"
+        raise WrongKeyError("libvirt", needed)
 
 
 def _command(table: DiscoveryTable, folder: Path, environment: Mapping[str, str]) -> MachineSource:

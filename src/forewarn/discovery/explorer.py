@@ -34,7 +34,7 @@ from forewarn.rounds import Rounds
 log = structlog.get_logger()
 
 _LONGEST_WAIT: Final = 60.0
-_BROKEN: Final = "It failed for a reason that the log of the server has."
+_BROKEN: Final = "It failed unexpectedly; the details are in the server log."
 
 
 @dataclass(slots=True)

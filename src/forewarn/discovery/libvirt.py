@@ -115,11 +115,14 @@ def _check_hosts(answered: Sequence[HostAnswer]) -> None:
         other = called.setdefault(name_key(each.host), each)
         if other is not each:
             raise SourceError(
-                f"{other.uri} and {each.uri} are both called {each.host!r}; "
+                f"{other.uri} and {each.uri} have the same host name, {each.host!r}; "
                 "write a table with a host for each."
             )
         if not is_name(each.host):
-            raise SourceError(f"{each.uri} is called {each.host!r}; write a host for it.")
+            raise SourceError(
+                f"{each.uri} has the host name {each.host!r}, which is not valid; "
+                "write a host for it."
+            )
 
 
 def _choose(answered: Sequence[HostAnswer]) -> Iterator[tuple[str, FoundDomain]]:
@@ -147,7 +150,8 @@ def _declare(
             continue
         if not is_name(domain.name):
             remarks.append(
-                f"{domain.name!r} on {host}: the name can have letters, digits, '.', '_' and '-'."
+                f"{domain.name!r} on {host}: the name may contain only letters, digits, "
+                "'.', '_' and '-'."
             )
             continue
         found = {"addresses": list(domain.addresses)} if domain.addresses else {}

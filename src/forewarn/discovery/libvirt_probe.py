@@ -74,9 +74,7 @@ class Probe:
 
     def _find_neighbours(self, _domain: Any, found: FoundDomain) -> Iterator[str]:
         # Not from libvirt, which (9.0) does not understand what newer kernels answer.
-        return (
-            address for mac in found.macs for address in self._neighbours.get(mac, ()) if address
-        )
+        return (address for mac in found.macs for address in self._neighbours.get(mac, ()))
 
     @cached_property
     def _neighbours(self) -> dict[str, list[str]]:

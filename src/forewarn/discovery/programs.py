@@ -52,8 +52,8 @@ def run_program(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if code := process.returncode:
-            ended = f"exit code {code}" if code > 0 else f"signal {-code}"
-            raise SourceError(f"It ended with {ended}.", _read_complaint(complained))
+            ended = f"exited with code {code}" if code > 0 else f"was killed by signal {-code}"
+            raise SourceError(f"It {ended}.", _read_complaint(complained))
         return _read(printed)
 
 
@@ -92,4 +92,4 @@ def _read(printed: IO[bytes]) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise SourceError("What it printed is not UTF-8 text.") from None
+        raise SourceError("Its output is not UTF-8 text.") from None
