@@ -87,12 +87,12 @@ def test_network_of_libvirt_is_a_note() -> None:
     [
         (SetupOrder(bridge=("br0",), dnsmasq=Path()), "so the router is needed"),
         (SetupOrder(bridge=("br0",), dnsmasq=Path(), router="gw"), "'gw' is not a valid IPv4"),
-        (SetupOrder(bridge=("br0",), fleet=Path("f")), "and not their ports"),
+        (SetupOrder(bridge=("br0",), fleet=Path("f")), "but not their ports"),
         (SetupOrder(), "either bridges or an interface"),
         (SetupOrder(bridge=("br0",), interface="lo"), "either bridges or an interface"),
         (SetupOrder(bridge=("br 0",)), "'br 0' is not a valid interface name."),
         (SetupOrder(interface='"'), "is not a valid interface name."),
-        (SetupOrder(bridge=("br0",), libvirt="qemu:///system"), "and not their addresses"),
+        (SetupOrder(bridge=("br0",), libvirt="qemu:///system"), "but not their addresses"),
         (
             SetupOrder(bridge=("br0",), libvirt="qemu:///system", fleet=Path("/nonexistent")),
             "virsh is not installed",

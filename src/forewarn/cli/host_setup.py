@@ -77,9 +77,7 @@ def setup(**flags: Any) -> None:
         output = flags.pop("output")
         wish = _Wish(**{each.name: flags.pop(each.name) for each in fields(_Wish)})
         if wish.apply and wish.undo:
-            raise CommandError(
-                "--apply and --undo exclude each other.", code=ExitCode.USAGE, hint="remove one"
-            )
+            raise CommandError("--apply and --undo cannot be used together.", code=ExitCode.USAGE)
         from forewarn.host_setup.bindings import (  # noqa: PLC0415 - slow to load
             HostSetupError,
             SetupOrderError,

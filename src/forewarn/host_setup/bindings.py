@@ -61,7 +61,7 @@ def parse_binding(text: str) -> Binding:
     mac, *addresses = (part.strip() for part in rest.split(","))
     if not equals or not addresses:
         raise SetupOrderError(
-            f"{text!r} is not a valid binding.", "write PORT=MAC,ADDRESS, and further addresses"
+            f"{text!r} is not a valid binding.", "write PORT=MAC,ADDRESS[,ADDRESS...]"
         )
     return make_binding(port.strip(), mac, addresses)
 
@@ -94,7 +94,7 @@ def _check_mac(text: str) -> str:
     mac = text.lower().replace("-", ":")
     if _MAC.fullmatch(mac) is None or int(mac[:2], 16) & _GROUP_BIT or mac == "00:00:00:00:00:00":
         raise SetupOrderError(
-            f"{text!r} is not a valid MAC address of a guest.",
+            f"{text!r} is not a valid MAC address for a guest.",
             "write it like 52:54:00:12:34:56",
             key="mac",
         )

@@ -9,12 +9,12 @@
 A client that gets option 121 ignores option 3, so the default route has to be among its routes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
-from forewarn.host_setup.bindings import METADATA_ADDRESS, HostSetupError
+from forewarn.host_setup.bindings import METADATA_ADDRESS
 
 CLASSLESS_ROUTES: Final = 121
 CLASSLESS_ROUTES_OF_WINDOWS: Final = 249
@@ -23,7 +23,6 @@ ON_LINK: Final = IPv4Address(0)
 """The gateway of what is reached directly (RFC 3442)."""
 
 _DEFAULT: Final = IPv4Network("0.0.0.0/0")
-_LONGEST: Final = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,36 +43,13 @@ def routes_with(router: IPv4Address | None) -> tuple[ClasslessRoute, ...]:
 
 def encode_routes(routes: Iterable[ClasslessRoute]) -> bytes:
     """Return the value of option 121 or 249: per route, a width, so many bits and a gateway."""
-    value = b"".join(
-        bytes((route.network.prefixlen,))
-        + route.network.network_address.packed[: _bytes_of(route.network.prefixlen)]
-        + route.gateway.packed
-        for route in routes
-    )
-    if len(value) > _LONGEST:
-        raise HostSetupError(f"The routes take {len(value)} bytes; DHCP has room for {_LONGEST}.")
-    return value
+    return b"".join(map(_encode_route, routes))
 
 
-def decode_routes(value: bytes) -> tuple[ClasslessRoute, ...]:
-    """Return the routes in the *value* of option 121 or 249, or raise ValueError."""
-    return tuple(_decode(value))
-
-
-def _decode(value: bytes) -> Iterator[ClasslessRoute]:
-    rest = value
-    while rest:
-        width = rest[0]
-        end = 1 + _bytes_of(width)
-        if width > 32 or len(rest) < end + 4:
-            raise ValueError(f"{value.hex(':')} is not a list of classless routes")
-        network = IPv4Network((rest[1:end].ljust(4, b"\0"), width))
-        yield ClasslessRoute(network=network, gateway=IPv4Address(rest[end : end + 4]))
-        rest = rest[end + 4 :]
-
-
-def _bytes_of(width: int) -> int:
-    return (width + 7) // 8
+def _encode_route(route: ClasslessRoute) -> bytes:
+    width = route.network.prefixlen
+    significant = route.network.network_address.packed[: (width + 7) // 8]
+    return bytes((width,)) + significant + route.gateway.packed
 
 
 def make_options(router: IPv4Address | None) -> Mapping[int, bytes]:
@@ -95,12 +71,9 @@ def dnsmasq_lines(router: IPv4Address | None) -> tuple[str, ...]:
 
 def dnsmasq_file(router: IPv4Address | None) -> str:
     """Return a whole file for a conf-dir of dnsmasq."""
-    ways = (
-        "directly" if route.gateway == ON_LINK else f"via {route.gateway}"
-        for route in routes_with(router)
-    )
     routes = (
-        f"{route.network} {way}" for route, way in zip(routes_with(router), ways, strict=True)
+        f"{route.network} {'directly' if route.gateway == ON_LINK else f'via {route.gateway}'}"
+        for route in routes_with(router)
     )
     return "\n".join(
         (

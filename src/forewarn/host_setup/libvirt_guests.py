@@ -33,7 +33,7 @@ def decode_domain(xml: str) -> Iterator[LibvirtPort]:
     try:
         domain = ET.fromstring(xml)  # noqa: S314 - from the libvirt of this host
     except ET.ParseError as error:
-        raise HostSetupError(f"virsh printed something else than XML: {error}.") from error
+        raise HostSetupError(f"virsh printed invalid XML: {error}.") from error
     for interface in domain.iterfind("./devices/interface"):
         port = _attribute(interface, "target", "dev")
         mac = _attribute(interface, "mac", "address")

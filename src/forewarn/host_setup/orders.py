@@ -127,14 +127,14 @@ def find_guests(
     if not order.libvirt:
         if order.fleet is not None:
             raise SetupOrderError(
-                "A fleet file has the addresses of guests, and not their ports.",
+                "A fleet file has the addresses of guests, but not their ports.",
                 "add --libvirt URI, or instead a --binding for each port",
             )
         return (), ()
     if order.fleet is None:
         raise SetupOrderError(
-            "libvirt knows the ports of guests, and not their addresses.",
-            "add --fleet FILE, such as from: forewarn fleet export",
+            "libvirt knows the ports of guests, but not their addresses.",
+            "add --fleet FILE; forewarn fleet export prints one",
         )
     return bind_ports(read_ports(programs, order.libvirt), _read_fleet(order.fleet), order.bridge)
 
@@ -159,7 +159,7 @@ def _read_router(order: SetupOrder) -> IPv4Address | None:
         return IPv4Address(order.router)
     except ValueError:
         raise SetupOrderError(
-            f"{order.router!r} is not a valid IPv4 address of a router.",
+            f"{order.router!r} is not a valid IPv4 address for a router.",
             f"write it like 10.0.0.1, or {NO_ROUTER}",
         ) from None
 

@@ -186,7 +186,7 @@ def _check_addresses(bindings: Iterable[Binding], state: HostState) -> None:
         for address in binding.addresses_v4:
             if address in own:
                 raise HostSetupError(
-                    f"{address} is bound to {binding.port}, and is an address of this host "
+                    f"{address} is bound to {binding.port}, but it is an address of this host "
                     f"({own[address]}).",
                     "correct the binding",
                 )
@@ -209,7 +209,7 @@ def find_unbound(setup: HostSetup, state: HostState) -> tuple[str, ...]:
     """Return the ports that do not reach 169.254.169.254: uplinks, and guests without a binding."""
     bound = {each.port for each in protect(setup, state).bindings}
     ports = (name for name, link in state.links.items() if link.bridge in setup.bridges)
-    return tuple(sorted(name for name in ports if name not in bound and setup.bridges))
+    return tuple(sorted(name for name in ports if name not in bound))
 
 
 def fingerprint(text: str) -> str:
@@ -233,9 +233,7 @@ def _check_places(setup: HostSetup, state: HostState) -> None:
 def _check_files(file: Mapping[Path, str], state: HostState, record: SetupRecord) -> None:
     for path in file:
         if path in state.files and path not in record.files:
-            raise HostSetupError(
-                f"{path} exists and is not from forewarn host setup.", "move it away"
-            )
+            raise HostSetupError(f"{path} was not written by forewarn host setup.", "move it away")
 
 
 def _taken_places(setup: HostSetup, state: HostState, record: SetupRecord) -> tuple[str, ...]:
@@ -291,7 +289,7 @@ def _remove_addresses(
 def _put_back(route: str) -> RunStep:
     network, *rest = route.split()
     words = ("ip", "route", "replace", network, *rest)
-    return RunStep(sentence=f"Put the route to {network} back.", words=words)
+    return RunStep(sentence=f"Restore the route to {network}.", words=words)
 
 
 def _remove_files(
@@ -326,8 +324,8 @@ def _route(wanted: frozenset[GuestRoute], state: HostState) -> Iterator[RunStep]
         yield RunStep(sentence=f"Route answers to {address} over {bridge}.", words=words)
     if bool(wanted) == state.has_routing_rule:
         return
-    verb, sentence = ("add", "Use") if wanted else ("delete", "No longer use")
+    verb, sentence = ("add", "Add") if wanted else ("delete", "Remove")
     yield RunStep(
-        sentence=f"{sentence} these routes for answers only.",
+        sentence=f"{sentence} the rule that answers use these routes.",
         words=("ip", "rule", verb, *_FROM_US, "priority", str(ROUTING_TABLE)),
     )

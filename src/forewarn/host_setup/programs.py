@@ -51,7 +51,7 @@ class Programs:
             )
         except subprocess.TimeoutExpired:
             raise HostSetupError(
-                f"{' '.join(words)} did not end within {_SECONDS:.0f} s."
+                f"{' '.join(words)} did not finish within {_SECONDS:.0f} s."
             ) from None
         if done.returncode != 0:
             said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"

@@ -107,7 +107,9 @@ class ThisHost:
     @staticmethod
     def _require_root() -> None:
         if not _is_root():
-            raise HostSetupError("Only root can change the network of this host.", "try: sudo")
+            raise HostSetupError(
+                "Only root can change the network of this host.", "run this as root"
+            )
 
     @contextmanager
     def _locked(self, *, make: bool = False) -> Generator[None]:

@@ -47,7 +47,7 @@ def test_domain_names_the_ports_of_its_guest() -> None:
 
 
 def test_what_is_no_xml_is_refused() -> None:
-    with pytest.raises(HostSetupError, match="something else than XML"):
+    with pytest.raises(HostSetupError, match="invalid XML"):
         tuple(decode_domain("error: no domain"))
 
 

@@ -214,7 +214,7 @@ def test_dhcp_options_are_a_file_of_their_own() -> None:
 def test_file_of_somebody_else_is_not_touched() -> None:
     state = replace(FRESH, files={FILE: "dhcp-range=10.0.0.10,10.0.0.20\n"})
 
-    with pytest.raises(HostSetupError, match="is not from forewarn host setup"):
+    with pytest.raises(HostSetupError, match="was not written by forewarn host setup"):
         plan_apply(replace(SETUP, dnsmasq=FILE.parent), state, NOTHING)
 
 
@@ -234,7 +234,7 @@ def test_file_of_ours_is_corrected_and_removed() -> None:
     [
         (
             replace(SETUP, bindings=(parse_binding("vnet0=52:54:00:00:00:11,10.0.0.1"),)),
-            r"10.0.0.1 is bound to vnet0, and is an address of this host \(br0\)",
+            r"10.0.0.1 is bound to vnet0, but it is an address of this host \(br0\)",
         ),
         (HostSetup(bridges=("br9",)), "There is no interface called 'br9'."),
         (HostSetup(bridges=("vnet0",)), "'vnet0' is not a bridge."),
