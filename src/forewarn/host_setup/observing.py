@@ -26,7 +26,7 @@ def observe(programs: Programs, paths: Iterable[Path] = (), *, is_root: bool = T
         families=families,
         rules=rules,
         has_routing_rule=has_routing_rule(programs.ask("ip", "-json", "rule", "list")),
-        routes=decode_routes(programs.ask("ip", "-json", "route", "show", "table", "all")),
+        routes=decode_routes(programs.ask("ip", "-4", "-json", "route", "show", "table", "all")),
         files=dict(_read_files(paths)),
     )
 
@@ -75,12 +75,19 @@ def has_routing_rule(listed: Any) -> bool:
 
 
 def decode_routes(listed: Any) -> frozenset[GuestRoute]:
-    """Return those of our table that `ip -json route show table all` lists."""
+    """Return those of our table that `ip -json route show table all` lists.
+
+    All of ours lead to one address over one interface; an operator may have put others there.
+    """
     return frozenset(
         (IPv4Address(each["dst"]), each["dev"])
         for each in listed
-        if str(each.get("table")) == str(ROUTING_TABLE)
+        if str(each.get("table")) == str(ROUTING_TABLE) and "dev" in each and _is_one(each["dst"])
     )
+
+
+def _is_one(destination: str) -> bool:
+    return destination != "default" and "/" not in destination
 
 
 def _read_rules(programs: Programs) -> tuple[frozenset[str], str]:

@@ -67,6 +67,10 @@ def test_only_our_routes_are_read() -> None:
         {"dst": "default", "gateway": "10.0.0.254", "dev": "eth0"},
         {"dst": "10.9.0.11", "dev": "br0", "table": "16925", "scope": "link"},
         {"type": "local", "dst": "10.0.0.1", "dev": "br0", "table": "local"},
+        # What an operator may have put into a table of that number:
+        {"dst": "default", "gateway": "10.0.0.254", "dev": "eth0", "table": "16925"},
+        {"dst": "10.8.0.0/24", "dev": "eth0", "table": "16925"},
+        {"type": "blackhole", "dst": "10.9.0.12", "table": "16925"},
     ]
 
     assert decode_routes(listed) == {(IPv4Address("10.9.0.11"), "br0")}
