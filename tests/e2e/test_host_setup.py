@@ -381,8 +381,10 @@ def test_address_of_an_operator_survives(network: GuestNetwork) -> None:
 
 def test_guests_are_answered_over_a_bridge_without_an_address(network: GuestNetwork) -> None:
     ip("-netns", network.host.name, "address", "flush", "dev", "br0")
-    # With its last address an interface loses its routes; this one is an operator's.
+    # With its last address an interface loses its routes; these are an operator's.
     ip("-netns", network.host.name, "route", "add", "10.99.0.0/24", "dev", "br0", "metric", "7")
+    hops = [("nexthop", "via", f"10.99.0.{number}", "dev", "br0") for number in (1, 2)]
+    ip("-netns", network.host.name, "route", "add", "10.5.0.0/16", *hops[0], *hops[1])
     before = network.snapshot()
 
     network.set_up(*ORDER, "--apply")

@@ -289,8 +289,9 @@ def _remove_addresses(
             words = ("ip", "address", "delete", f"{METADATA_ADDRESS}/32", "dev", place)
             yield RunStep(sentence=f"Remove {METADATA_ADDRESS} from {place}.", words=words)
             if len(link.addresses) == 1:
-                # With its last address, the kernel takes all routes from an interface.
-                yield from map(_put_back, link.routes)
+                # With its last address, the kernel takes all routes from an interface. Those over
+                # a gateway come last: it has to be reached by another one.
+                yield from map(_put_back, sorted(link.routes, key=lambda each: " via " in each))
 
 
 def _put_back(route: str) -> RunStep:

@@ -190,12 +190,14 @@ def test_answers_are_routed_where_the_bridge_has_no_address() -> None:
 
 
 def test_routes_of_an_operator_survive_the_last_address() -> None:
-    link = replace(BRIDGE, addresses=(METADATA,), routes=("10.9.0.0/24 dev br0 scope link",))
+    routes = ("default via 10.9.0.1 dev br0", "10.9.0.0/24 dev br0 scope link")
+    link = replace(BRIDGE, addresses=(METADATA,), routes=routes)
     record = SetupRecord(places=("br0",))
 
     assert commands(plan_undo(HostState(links={"br0": link}), record).steps) == [
         "ip address delete 169.254.169.254/32 dev br0",
         "ip route replace 10.9.0.0/24 dev br0 scope link",
+        "ip route replace default via 10.9.0.1 dev br0",
     ]
 
 
