@@ -147,6 +147,25 @@ def test_forged_packet_is_not_answered(network: GuestNetwork) -> None:
         assert not seen_after(network, number, *forged)
 
 
+def test_source_route_leads_nobody_to_the_service(network: GuestNetwork) -> None:
+    accept = (
+        "for each in all br0; do echo 1 > /proc/sys/net/ipv4/conf/$each/accept_source_route; done"
+    )
+    network.host_shell(accept)
+    forged = [
+        syn_frame(to=network.bridge_mac, mac=mac_of(number), source=address_of(2), first=HOST)
+        for number in (STRANGER, UPLINK)
+    ]
+    ip("-netns", network.host.name, "address", "add", f"{METADATA}/32", "dev", "br0")
+    assert seen_after(network, STRANGER, forged[0]), "without rules it does"
+
+    network.set_up(*ORDER, "--apply")
+
+    assert not seen_after(network, STRANGER, forged[0])
+    assert not seen_after(network, UPLINK, forged[1])
+    assert network.whoami(2) == address_of(2)
+
+
 @pytest.mark.parametrize("number", [1, STRANGER, UPLINK], ids=["bound", "unbound", "uplink"])
 def test_forged_arp_keeps_no_guest_from_its_answers(network: GuestNetwork, number: int) -> None:
     network.set_up(*ORDER, "--apply")
