@@ -49,9 +49,12 @@ def test_program_runs_beside_its_file(script: ScriptWriter, tmp_path: Path) -> N
         ("kill -9 $$", "It ended with signal 9."),
         ("echo '[['", "It printed no fleet, line 1: "),
         ("echo '{\"a\":'", "It printed no fleet: this is not JSON: "),
+        (r"""echo '{"virtual_machine": [{"name": "\ud800"}]}'""", "half a character"),
         ("printf '\\377'", "What it printed is not UTF-8 text."),
         ("echo 'x = 1'", "The fleet it printed is wrong: x: "),
         ("printf '[[host]]\\n[[host]]\\n'", "(1 more)"),
+        ("yes", "It printed more than 256 MiB."),
+        ("yes >&2", "It printed more than 16 MiB on standard error."),
     ],
 )
 def test_program_that_fails_says_why(

@@ -163,6 +163,20 @@ def test_source_that_breaks_in_a_way_nobody_thought_of_is_asked_again(
         wait_until(lambda: expedition.fleet == {"a"}, "the machine")
 
 
+def test_answer_that_breaks_the_server_in_a_way_nobody_thought_of_holds_up_no_other(
+    expedition: Expedition,
+) -> None:
+    half = read_fleet({"virtual_machine": [{"name": "a", "labels": {"tier": "\ud800"}}]})
+    breaking, working = ScriptedSource(lambda: Census(fleet=half)), ScriptedSource(saying("b"))
+    expedition.sources = (known("breaking", breaking), known("working", working))
+
+    with expedition.under_way():
+        wait_until(lambda: "the log" in expedition.problem("breaking"), "the problem")
+        wait_until(lambda: expedition.fleet == {"b"}, "the machine of the other")
+        asked = breaking.times
+        wait_until(lambda: breaking.times > asked, "another question")
+
+
 def test_answer_that_the_fleet_cannot_take_is_a_problem(expedition: Expedition) -> None:
     wrong = read_fleet({"virtual_machine": [{"name": "a", "host": "kvm 1"}]})
     expedition.sources = (known("kvm", ScriptedSource(lambda: Census(fleet=wrong))),)

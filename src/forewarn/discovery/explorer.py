@@ -28,7 +28,7 @@ from forewarn.operations.discovery import (
 from forewarn.operations.inventory import FleetChange
 from forewarn.operations.reconciling import Census, owned_by
 from forewarn.ports.clock import WallClock
-from forewarn.ports.store import Store, Transaction
+from forewarn.ports.store import Store, StoreError, Transaction
 from forewarn.rounds import Rounds
 
 log = structlog.get_logger()
@@ -157,7 +157,14 @@ class Explorer:
         known, problem = errand.known, outcome.problem
         remarks: Sequence[str] = before.remarks if before else ()
         if outcome.census is not None:
-            problem, remarks = self._synchronise(errand, outcome.census)
+            try:
+                problem, remarks = self._synchronise(errand, outcome.census)
+            except StoreError:
+                raise
+            except Exception:
+                # A mistake of ours about one source must not keep the fleet from following others.
+                log.exception("discovery_broken", source=known.name)
+                problem = _BROKEN
         own = self._store.read(lambda reading: owned_by(reading.topology(), known.name))
         is_news = before is None or bool(before.problem) != bool(problem)
         return SourceStatus(
