@@ -178,6 +178,26 @@ def test_metadata_has_the_keys_of_the_fleet_file() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    ['labels="tier=front"', 'tags="x"', f'update_domain="{"9" * 5000}"', 'profile="x"'],
+)
+def test_metadata_that_makes_no_sense_is_a_remark_about_its_domain(
+    attributes: str, tmp_path: Path
+) -> None:
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text('[[virtual_machine]]\nlabels = { team = "shop" }\n', encoding="utf-8")
+    inner = '<label name="a" value="b"/><tag name="a" value="b"/>'
+    wrong = read_domain(domain(1, metadata=place(f'availability_set="web" {attributes}', inner)))
+    right = FoundDomain(name="db", uuid="2")
+
+    listing = make_listing([hypervisor("kvm-1", wrong, right)], read_placement(mapping))
+
+    assert [each["name"] for each in listing.content["virtual_machine"]] == ["db"]
+    (remark,) = listing.remarks
+    assert "web-1" in remark
+
+
 def test_addresses_that_say_nothing_outside_are_not_used() -> None:
     given = ["fe80::1", "10.0.0.9", "127.0.0.1", "::1", "10.0.0.10", "fd00::1", "0.0.0.0"]  # noqa: S104
 

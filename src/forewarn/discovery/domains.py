@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 NAMESPACE: Final = "urn:forewarn:fleet"
 """The namespace of our element in the metadata of a domain."""
 _NUMBERS: Final = frozenset({"update_domain", "fault_domain"})
+_MOST_DIGITS: Final = 9
 _PAIRS: Final = {"label": "labels", "tag": "tags"}
 _YES: Final = frozenset({"yes", "true", "1"})
 
@@ -62,14 +63,15 @@ def read_domain(xml: str, *, rank: int = 0) -> FoundDomain:
 def _read_keys(element: ET.Element) -> dict[str, Any]:
     keys: dict[str, Any] = dict(element.attrib)
     for key in _NUMBERS & keys.keys():
-        if keys[key].isdecimal():  # whoever reads the fleet says what is wrong with others
+        # Whoever reads the fleet says what is wrong with others.
+        if keys[key].isdecimal() and len(keys[key]) <= _MOST_DIGITS:
             keys[key] = int(keys[key])
     if "addresses" in keys:
         keys["addresses"] = keys["addresses"].split()
     for child in element:
         # libvirt puts the children into our namespace, others leave them without one.
         table = _PAIRS.get(child.tag.rpartition("}")[2])
-        if table is not None:
+        if table is not None and table not in element.attrib:
             keys.setdefault(table, {})[child.get("name", "")] = child.get("value", "")
     return keys
 
