@@ -115,6 +115,7 @@ def test_domains_that_cannot_be_machines_are_left_out_with_a_remark() -> None:
     listing = make_listing([hypervisor("kvm-1", odd, wrong, ignored)], NO_PLACEMENT)
 
     assert not listing.content["virtual_machine"]
+    assert listing.left_out == {"my desktop", "1", "web-1", "2"}
     assert len(listing.remarks) == 2
     assert "'my desktop' on kvm-1" in listing.remarks[0]
     assert "web-1" in listing.remarks[1]

@@ -216,6 +216,19 @@ def test_machine_that_cannot_be_as_it_is_reported_is_left_out(source: Follower) 
     assert "update domain 7" in done.remarks[0]
 
 
+def test_machine_that_can_no_longer_be_declared_stays_as_it_was(source: Follower) -> None:
+    """Such as after a slip of an operator who edits its metadata."""
+    vm_id = "4a6b1f0e-0000-4000-8000-000000000001"
+    source.follow(census({"name": "a", "vm_id": vm_id}, "b", "c"))
+
+    for left_out in ("A", vm_id.upper()):
+        for _ in range(TERMS.remove_after + 1):
+            source.follow(replace(census("b", "c"), left_out=frozenset({left_out})))
+
+    assert source.own == ["a", "b", "c"]
+    assert not source.absences
+
+
 def test_single_machine_that_is_wrong_is_left_out(source: Follower) -> None:
     done = source.follow(census({"name": "a", "addresses": ["nowhere"]}, "b"))
 

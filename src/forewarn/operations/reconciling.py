@@ -36,12 +36,14 @@ class Census:
     """The virtual machines that a source has counted.
 
     With a *trouble* the source could not look everywhere, and a machine that is missing may still
-    be there. Those *stopped* are defined but not running. *remarks* are for operators.
+    be there. Those *stopped* are defined but not running. *left_out* are the names and ids of
+    machines that are there and cannot be declared. *remarks* are for operators.
     """
 
     fleet: Fleet
     trouble: str = ""
     stopped: frozenset[VmName] = frozenset()
+    left_out: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -198,8 +200,9 @@ class _Roster:
     def missing(self) -> list[VmName]:
         """Return which machines of the source it does not report, under any name."""
         reported = self.census.fleet.virtual_machines
-        names = {name_key(each.vm.name) for each in reported}
-        ids = {name_key(each.vm.vm_id) for each in reported} - {""}
+        others = set(map(name_key, self.census.left_out))
+        names = {name_key(each.vm.name) for each in reported} | others
+        ids = ({name_key(each.vm.vm_id) for each in reported} | others) - {""}
         return [
             name
             for name, vm in self.own.items()
