@@ -229,6 +229,17 @@ def test_machine_that_can_no_longer_be_declared_stays_as_it_was(source: Follower
     assert not source.absences
 
 
+def test_machine_whose_new_name_is_wrong_keeps_the_old_one(source: Follower) -> None:
+    old = {"name": "a", "vm_id": "4a6b1f0e-0000-4000-8000-000000000001"}
+    source.follow(census(old, "b"))
+
+    wrong = {**old, "name": "c", "availability_set": "web", "update_domain": 77}
+    done = source.follow(census(wrong, "b"))
+
+    assert source.own == ["a", "b"]
+    assert "update domain 77" in done.remarks[0]
+
+
 def test_single_machine_that_is_wrong_is_left_out(source: Follower) -> None:
     done = source.follow(census({"name": "a", "addresses": ["nowhere"]}, "b"))
 

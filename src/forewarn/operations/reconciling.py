@@ -69,11 +69,13 @@ class Terms:
 class Reconciliation:
     """What to do about a census: declare *fleet*, remove those who are *gone*.
 
-    *absences* counts the answers in a row without a machine. With a *refusal* nothing is done.
+    *renamed* has the new names of those that are still there under another one. *absences* counts
+    the answers in a row without a machine. With a *refusal* nothing is done.
     """
 
     fleet: Fleet = field(default_factory=Fleet)
     gone: tuple[VmName, ...] = ()
+    renamed: Mapping[VmName, VmName] = field(default_factory=dict)
     absences: Mapping[VmName, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     refusal: str = ""
@@ -111,7 +113,8 @@ def reconcile(
     is_whole = not census.is_partial
     gone = {name for name, times in counted.items() if is_whole and times >= terms.remove_after}
     names = {each.vm.name for each in found}
-    gone |= {old.name for old in roster.renamed(found) if old.name not in names}
+    renamed = {old: new for old, new in roster.renamed(found) if old not in names}
+    gone |= renamed.keys()
     joined = [roster.join(each, terms) for each in found]
     settled, taken = _settle_addresses(known, joined, gone, census.stopped)
     changed = tuple(each for each in settled if _differs(known, each))
@@ -124,6 +127,7 @@ def reconcile(
             ),
         ),
         gone=tuple(name for name in own if name in gone),
+        renamed=renamed,
         absences={name: times for name, times in counted.items() if name not in gone},
         remarks=(*census.remarks, *remarks, *taken),
     )
@@ -209,10 +213,12 @@ class _Roster:
             if name_key(name) not in names and name_key(vm.vm_id) not in ids
         ]
 
-    def renamed(self, found: Iterable[DeclaredVirtualMachine]) -> Iterator[VirtualMachine]:
-        """Yield the machines of the source that have another name now, or another spelling."""
+    def renamed(self, found: Iterable[DeclaredVirtualMachine]) -> Iterator[tuple[VmName, VmName]]:
+        """Yield the names that machines of the source had, and the other ones they have now."""
         for each in found:
-            yield from (old for old in self._namesakes(each.vm) if old.name != each.vm.name)
+            for old in self._namesakes(each.vm):
+                if old.name != each.vm.name:
+                    yield old.name, each.vm.name
 
     def join(self, declared: DeclaredVirtualMachine, terms: Terms) -> DeclaredVirtualMachine:
         """Return *declared* as the source's own, with what it does not say as it was."""
