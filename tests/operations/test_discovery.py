@@ -189,6 +189,54 @@ def test_stopped_machine_gives_its_address_to_who_has_it_now(source: Follower) -
     assert (vms[VmName("a")].addresses, vms[VmName("b")].addresses) == ((), ("10.0.0.1",))
 
 
+def claim(found: Census, *claims: str, stopped: str = "") -> Census:
+    """Return *found*, where these guests have told their addresses themselves."""
+    return replace(
+        found,
+        claims=frozenset(map(VmName, claims)),
+        stopped=frozenset({VmName(stopped)} if stopped else ()),
+    )
+
+
+def addresses(source: Follower) -> dict[str, tuple[str, ...]]:
+    return {name: vm.addresses for name, vm in source.fleet.virtual_machines.items()}
+
+
+def test_guest_cannot_claim_the_address_of_a_neighbour_that_is_stopped(source: Follower) -> None:
+    neighbour, guest = {"name": "a", "addresses": ["10.0.0.1"]}, {"name": "b"}
+    source.follow(claim(census(neighbour, guest), "a"))
+    claiming = {**guest, "addresses": ["10.0.0.1", "10.0.0.2"]}
+
+    done = source.follow(claim(census("a", claiming), "b", stopped="a"))
+
+    assert addresses(source) == {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
+    assert done.remarks == ("b: address 10.0.0.1 belongs to a.",)
+    source.follow(claim(census(neighbour, claiming), "a", "b"))
+    assert addresses(source) == {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
+
+
+def test_claim_gives_way_to_what_the_platform_says(source: Follower) -> None:
+    guest, new = {"name": "a", "addresses": ["10.0.0.1"]}, {"name": "b", "addresses": ["10.0.0.1"]}
+    source.follow(claim(census(guest, "c"), "a"))
+
+    done = source.follow(claim(census(guest, new, "c"), "a"))
+
+    assert addresses(source) == {"a": (), "b": ("10.0.0.1",), "c": ()}
+    assert done.remarks == ("a: address 10.0.0.1 belongs to b.",)
+
+
+def test_guest_may_claim_an_address_that_its_owner_no_longer_has(source: Follower) -> None:
+    source.follow(claim(census({"name": "a", "addresses": ["10.0.0.1"]}, "b"), "a"))
+
+    moved, guest = (
+        {"name": "a", "addresses": ["10.0.0.2"]},
+        {"name": "b", "addresses": ["10.0.0.1"]},
+    )
+    source.follow(claim(census(moved, guest), "a", "b"))
+
+    assert addresses(source) == {"a": ("10.0.0.2",), "b": ("10.0.0.1",)}
+
+
 def test_machines_of_people_are_left_alone_until_they_hand_them_over(
     store: Store, operator: Context
 ) -> None:

@@ -40,6 +40,7 @@ class Listing:
     content: Mapping[str, Sequence[Mapping[str, Any]]]
     trouble: str
     stopped: frozenset[VmName]
+    claims: frozenset[VmName]
     left_out: frozenset[str]
     remarks: tuple[str, ...]
 
@@ -65,6 +66,7 @@ class LibvirtSource:
             fleet=examine_fleet(found.content),
             trouble=found.trouble,
             stopped=found.stopped,
+            claims=found.claims,
             left_out=found.left_out,
             remarks=found.remarks,
         )
@@ -110,6 +112,11 @@ def make_listing(answers: Sequence[HostAnswer], placement: Placement) -> Listing
         content={**others, "virtual_machine": right},
         trouble=" ".join(problems),
         stopped=frozenset(VmName(domain.name) for _, domain in chosen if not domain.rank),
+        claims=frozenset(
+            VmName(domain.name)
+            for _, domain, keys in placed
+            if domain.has_claimed and "addresses" not in keys
+        ),
         left_out=frozenset(name for each in wrongly for name in (each.name, each.uuid)),
         remarks=(*remarks, *wrong),
     )

@@ -18,10 +18,10 @@ from forewarn.domain.topology import (
     Topology,
     VirtualMachine,
     make_scope_id,
-    normalise_address,
 )
 from forewarn.files.declarations import USUAL_POLICY
 from forewarn.files.fleet import DeclaredVirtualMachine, Fleet
+from forewarn.operations.address_owners import settle_addresses
 
 _DECIDED: Final = frozenset({"update_domain", "fault_domain", "vm_id"})
 _plain_fields: Final = attrgetter(*(name for name in VM_FIELDS if name not in _DECIDED))
@@ -36,13 +36,15 @@ class Census:
     """The virtual machines that a source has counted.
 
     With a *trouble* the source could not look everywhere, and a machine that is missing may still
-    be there. Those *stopped* are defined but not running. *left_out* are the names and ids of
-    machines that are there and cannot be declared. *remarks* are for operators.
+    be there. Those *stopped* are defined but not running. *claims* are machines whose addresses
+    nobody but the machine itself has told. *left_out* are the names and ids of machines that are
+    there and cannot be declared. *remarks* are for operators.
     """
 
     fleet: Fleet
     trouble: str = ""
     stopped: frozenset[VmName] = frozenset()
+    claims: frozenset[VmName] = frozenset()
     left_out: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
 
@@ -116,7 +118,14 @@ def reconcile(
     renamed = {old: new for old, new in roster.renamed(found) if old not in names}
     gone |= renamed.keys()
     joined = [roster.join(each, terms) for each in found]
-    settled, taken = _settle_addresses(known, joined, gone, census.stopped)
+    settled, taken = settle_addresses(
+        known,
+        joined,
+        formers=roster.formers(found),
+        gone=gone,
+        stopped=census.stopped,
+        claims=census.claims,
+    )
     changed = tuple(each for each in settled if _differs(known, each))
     return Reconciliation(
         fleet=Fleet(
@@ -220,6 +229,10 @@ class _Roster:
                 if old.name != each.vm.name:
                     yield old.name, each.vm.name
 
+    def formers(self, found: Iterable[DeclaredVirtualMachine]) -> dict[VmName, VirtualMachine]:
+        """Return what each machine was before, if the source has brought it already."""
+        return {each.vm.name: self.own[each.vm.name] for each in found if each.vm.name in self.own}
+
     def join(self, declared: DeclaredVirtualMachine, terms: Terms) -> DeclaredVirtualMachine:
         """Return *declared* as the source's own, with what it does not say as it was."""
         vm, before = declared.vm, self.own.get(declared.vm.name)
@@ -287,64 +300,6 @@ def _with_vm(declared: DeclaredVirtualMachine, **fields: Any) -> DeclaredVirtual
 
 def _is_same(one: str, other: str) -> bool:
     return name_key(one) == name_key(other)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Addresses:
-    """Who has which address: the machine that has it now, unless it has given it up.
-
-    Otherwise a machine could take the place of another one by stating its address.
-    """
-
-    known: Topology
-    stated: Mapping[VmName, Sequence[str]]
-    gone: Container[VmName]
-    stopped: Container[VmName]
-
-    def owners(self) -> dict[str, VmName]:
-        """Return the owner of each address that is stated."""
-        owners: dict[str, VmName] = {}
-        for name, keys in self.stated.items():
-            for key in keys:
-                holder = self.known.directory.by_address.get(key)
-                keeps = holder is not None and self._keeps(holder.name, key)
-                owners.setdefault(key, holder.name if holder is not None and keeps else name)
-        return owners
-
-    def _keeps(self, holder: VmName, key: str) -> bool:
-        if holder in self.gone:
-            return False
-        if holder not in self.stated:  # it belongs to somebody else, or is missing for now
-            return True
-        stated = self.stated[holder]
-        return key in stated if stated else holder not in self.stopped
-
-
-def _settle_addresses(
-    known: Topology,
-    found: Sequence[DeclaredVirtualMachine],
-    gone: Container[VmName],
-    stopped: Container[VmName],
-) -> tuple[list[DeclaredVirtualMachine], list[str]]:
-    """Give each address to one machine, and each machine that states none those it had."""
-    stated = {each.vm.name: tuple(map(_key_of, each.vm.addresses)) for each in found}
-    owners = _Addresses(known=known, stated=stated, gone=gone, stopped=stopped).owners()
-    settled, remarks = [], []
-    for each in found:
-        name, before = each.vm.name, known.virtual_machines.get(each.vm.name)
-        addresses = each.vm.addresses or (before.addresses if before else ())
-        lost = [it for it in addresses if owners.get(_key_of(it), name) != name]
-        remarks += [f"{name}: address {it} belongs to {owners[_key_of(it)]}." for it in lost]
-        kept = tuple(dict.fromkeys(it for it in addresses if it not in lost))
-        settled.append(_with_vm(each, addresses=kept))
-    return settled, remarks
-
-
-def _key_of(address: str) -> str:
-    try:
-        return normalise_address(address)
-    except ValueError:
-        return address  # whoever checks the fleet says what is wrong with it
 
 
 def _differs(known: Topology, declared: DeclaredVirtualMachine) -> bool:
