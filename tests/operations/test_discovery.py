@@ -168,6 +168,40 @@ def test_renamed_machine_is_the_same_one(source: Follower) -> None:
     assert (vm.name, vm.vm_id, vm.addresses) == ("new", vm_id, ("10.0.0.1",))
 
 
+def test_renamed_machine_keeps_what_nobody_says_anew(source: Follower) -> None:
+    vm_id = "4a6b1f0e-0000-4000-8000-000000000001"
+    old = {"name": "old", "vm_id": vm_id, "availability_set": "web"}
+    source.follow(census("web-0", {**old, "addresses": ["10.0.0.1"], "update_domain": 3}))
+
+    source.follow(census("web-0", {**old, "name": "new"}))
+
+    vm = source.fleet.virtual_machines[VmName("new")]
+    assert (vm.addresses, vm.update_domain) == (("10.0.0.1",), 3)
+
+
+def test_addresses_follow_the_ids_of_machines_that_swap_their_names(source: Follower) -> None:
+    ids = [f"4a6b1f0e-0000-4000-8000-00000000000{digit}" for digit in (1, 2)]
+    first, second = ({"name": name, "vm_id": vm_id} for name, vm_id in zip("ab", ids, strict=True))
+    source.follow(
+        census({**first, "addresses": ["10.0.0.1"]}, {**second, "addresses": ["10.0.0.2"]})
+    )
+
+    source.follow(census({**first, "name": "b"}, {**second, "name": "a"}))
+
+    assert addresses(source) == {"a": ("10.0.0.2",), "b": ("10.0.0.1",)}
+
+
+def test_new_machine_with_the_former_name_of_another_does_not_get_its_address(
+    source: Follower,
+) -> None:
+    ids = [f"4a6b1f0e-0000-4000-8000-00000000000{digit}" for digit in (1, 2)]
+    source.follow(census({"name": "a", "vm_id": ids[0], "addresses": ["10.0.0.1"]}))
+
+    source.follow(census({"name": "a", "vm_id": ids[1]}, {"name": "b", "vm_id": ids[0]}))
+
+    assert addresses(source) == {"a": (), "b": ("10.0.0.1",)}
+
+
 def test_machine_cannot_take_the_address_of_another(source: Follower) -> None:
     source.follow(census({"name": "a", "addresses": ["10.0.0.1"]}, "b"))
 

@@ -117,11 +117,12 @@ def reconcile(
     names = {each.vm.name for each in found}
     renamed = {old: new for old, new in roster.renamed(found) if old not in names}
     gone |= renamed.keys()
-    joined = [roster.join(each, terms) for each in found]
+    formers = roster.formers(found)
+    joined = [roster.join(each, formers.get(each.vm.name), terms) for each in found]
     settled, taken = settle_addresses(
         known,
         joined,
-        formers=roster.formers(found),
+        formers=formers,
         gone=gone,
         stopped=census.stopped,
         claims=census.claims,
@@ -230,22 +231,34 @@ class _Roster:
                     yield old.name, each.vm.name
 
     def formers(self, found: Iterable[DeclaredVirtualMachine]) -> dict[VmName, VirtualMachine]:
-        """Return what each machine was before, if the source has brought it already."""
-        return {each.vm.name: self.own[each.vm.name] for each in found if each.vm.name in self.own}
+        """Return what each machine was before: what has its id, or else its name."""
+        by_vm_id = self.known.directory.by_vm_id
+        same = {
+            each.vm.name: by_vm_id.get(name_key(each.vm.vm_id)) for each in found if each.vm.vm_id
+        }
+        formers = {name: vm for name, vm in same.items() if vm is not None}
+        known = {vm.name for vm in formers.values()}
+        for each in found:
+            before = self.own.get(each.vm.name)
+            if before is not None and before.name not in known:
+                formers.setdefault(each.vm.name, before)
+        return formers
 
-    def join(self, declared: DeclaredVirtualMachine, terms: Terms) -> DeclaredVirtualMachine:
-        """Return *declared* as the source's own, with what it does not say as it was."""
-        vm, before = declared.vm, self.own.get(declared.vm.name)
+    def join(
+        self, declared: DeclaredVirtualMachine, before: VirtualMachine | None, terms: Terms
+    ) -> DeclaredVirtualMachine:
+        """Return *declared* as the source's own, with what it does not say as it was *before*."""
+        vm = declared.vm
         host = vm.host and self.hosts[name_key(vm.host)]
         if before is not None and self.census.is_partial and vm.name in self.census.stopped:
             # Where it runs may be just where nobody could look.
             host = before.host
-        scope = declared.scope
+        owned = declared if before is None else _with_place(declared, before)
+        scope = owned.scope
         if scope.kind is ScopeKind.VIRTUAL_MACHINE and scope.policy == USUAL_POLICY:
             scope = self.known.scopes.get(scope.scope_id, scope)
-        labels = {**vm.labels, OWNER_LABEL: terms.source}
-        owned = declared if scope is declared.scope else replace(declared, scope=scope)
-        return _with_vm(owned, host=host, labels=labels)
+            owned = owned if scope is owned.scope else replace(owned, scope=scope)
+        return _with_vm(owned, host=host, labels={**vm.labels, OWNER_LABEL: terms.source})
 
     def _namesakes(self, vm: VirtualMachine) -> Iterator[VirtualMachine]:
         """Yield the machines of the fleet with the name or the vm_id of *vm*."""
@@ -296,6 +309,18 @@ def _with_vm(declared: DeclaredVirtualMachine, **fields: Any) -> DeclaredVirtual
     if all(getattr(vm, name) == value for name, value in fields.items()):
         return declared
     return replace(declared, vm=replace(vm, **fields))
+
+
+def _with_place(declared: DeclaredVirtualMachine, before: VirtualMachine) -> DeclaredVirtualMachine:
+    """Return *declared* with the domains that it had under another name in the same set."""
+    if before.name == declared.vm.name or before.scope_id != declared.vm.scope_id:
+        return declared
+    update, fault = declared.update_domain, declared.fault_domain
+    return replace(
+        declared,
+        update_domain=before.update_domain if update is None else update,
+        fault_domain=before.fault_domain if fault is None else fault,
+    )
 
 
 def _is_same(one: str, other: str) -> bool:
