@@ -97,5 +97,5 @@ def test_program_is_ended_when_the_server_stops(script: ScriptWriter, tmp_path: 
     stopping = threading.Event()
     stopping.set()
 
-    with pytest.raises(SourceError, match="about to stop"):
+    with pytest.raises(SourceError, match="has stopped asking"):
         source(script("sleep 600"), tmp_path).count(stopping)

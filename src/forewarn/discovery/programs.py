@@ -70,7 +70,7 @@ def _await_end(
     deadline = time.monotonic() + timeout
     while process.poll() is None:
         if stopping.is_set():
-            raise SourceError("The server is about to stop.")
+            raise SourceError("The server has stopped asking.")
         if time.monotonic() > deadline:
             raise SourceError(f"It did not answer within {timeout:g} seconds.")
         _refuse_flood(*files)
