@@ -7,7 +7,7 @@ hosts, and never changes or removes one. What looks like a failure of the source
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from forewarn.domain.names import HostName, VmName, name_key
 from forewarn.domain.phrases import say_names
@@ -258,7 +258,8 @@ class _Roster:
         if scope.kind is ScopeKind.VIRTUAL_MACHINE and scope.policy == USUAL_POLICY:
             scope = self.known.scopes.get(scope.scope_id, scope)
             owned = owned if scope is owned.scope else replace(owned, scope=scope)
-        return _with_vm(owned, host=host, labels={**vm.labels, OWNER_LABEL: terms.source})
+        labels = {**vm.labels, OWNER_LABEL: terms.source}
+        return replace(owned, vm=replace(vm, host=host, labels=labels))
 
     def _namesakes(self, vm: VirtualMachine) -> Iterator[VirtualMachine]:
         """Yield the machines of the fleet with the name or the vm_id of *vm*."""
@@ -300,15 +301,6 @@ def _spellings(known: Topology, fleet: Fleet) -> dict[str, HostName]:
     for name in (*(host.name for host in fleet.hosts), *mentioned):
         spellings.setdefault(name_key(name), name)
     return spellings
-
-
-def _with_vm(declared: DeclaredVirtualMachine, **fields: Any) -> DeclaredVirtualMachine:
-    """Return *declared* with these *fields* of its machine; itself if it has them already."""
-    # Of a large fleet hardly any machine changes, and a copy costs more than all the rest.
-    vm = declared.vm
-    if all(getattr(vm, name) == value for name, value in fields.items()):
-        return declared
-    return replace(declared, vm=replace(vm, **fields))
 
 
 def _with_place(declared: DeclaredVirtualMachine, before: VirtualMachine) -> DeclaredVirtualMachine:
