@@ -48,7 +48,8 @@ def read_machines(session: Session, tag: str, *, trust_agent: bool) -> list[Mach
         if tag and tag not in split_tags(config):
             continue
         machine = read_machine(guest, config)
-        if trust_agent and has_agent(config):
+        # With addresses of both kinds, it would give up the reported ones whenever it is off.
+        if trust_agent and has_agent(config) and not machine.addresses:
             machine = replace(machine, claims=ask_agent(session, guest))
         machines.append(machine)
     if not machines:
@@ -130,6 +131,8 @@ def only_usable(texts: Iterable[str]) -> Iterator[str]:
             address = ipaddress.ip_address(text)
         except ValueError:
             continue
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped  # as forewarn compares them
         # Several machines can have the same of these.
         is_shared = address.is_loopback or address.is_link_local or address.is_multicast
         if not (is_shared or address.is_unspecified or "%" in text):
@@ -222,7 +225,9 @@ def main() -> str:
     pve.add_options(parser)
     parser.add_argument("--tag", default="", help="only machines with this tag")
     parser.add_argument(
-        "--trust-agent", action="store_true", help="take addresses from guest agents, too"
+        "--trust-agent",
+        action="store_true",
+        help="where cloud-init gives none, take addresses from guest agents",
     )
     options = parser.parse_args()
     session = pve.open_session(options)

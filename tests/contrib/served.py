@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,6 +36,43 @@ def serve(
     server.environment = {**server.environment, "PATH": f"{folder}:{os.defpath}"}
     server.start()
     return server
+
+
+def follow_inventory(
+    make_server: ServerMaker, folder: Path, product: str, changes: Mapping[str, str]
+) -> Server:
+    """Start a server that follows the source in the README of *product*, with *changes* to it."""
+    readme = (CONTRIB / product / "README.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+    usual = {f"/usr/local/lib/forewarn-{product}": str(CONTRIB / product), '"1m"': '"1s"'}
+    for old, new in {**usual, 'timeout = "1s"': 'timeout = "30s"', **changes}.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    (folder / "discovery.toml").write_text(text, encoding="utf-8")
+    (folder / "fleet.toml").write_text('[[virtual_machine]]\nname = "mine"\n', encoding="utf-8")
+    server = make_server("--discovery-file", str(folder / "discovery.toml"))
+    # The programs say /usr/bin/env python3.
+    path = f"{Path(sys.executable).parent}:{os.defpath}"
+    server.environment = {**server.environment, "PATH": path}
+    server.start()
+    return server
+
+
+def where(server: Server, vm: str) -> str | None:
+    """Return the host of *vm*, None if the fleet does not have it."""
+    answer = server.operate("GET", f"virtual-machines/{vm}")
+    return answer.json()["host"] if answer.status == 200 else None
+
+
+def wait_for(server: Server, vm: str, host: str | None) -> None:
+    """Wait until *vm* is on *host*, or not in the fleet."""
+    wait_until(lambda: where(server, vm) == host, f"{vm} is not on {host}", SECONDS, pause=0.2)
+
+
+def problem_of(server: Server) -> str:
+    """Return what is wrong with the only source."""
+    (source,) = server.operate("GET", "discovery").json()["sources"]
+    return str(source["problem"])
 
 
 def follow_the_page(server: Server, vm: str) -> None:

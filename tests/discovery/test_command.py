@@ -49,9 +49,12 @@ def test_program_runs_beside_its_file(script: ScriptWriter, tmp_path: Path) -> N
         ("kill -9 $$", "It was killed by signal 9."),
         ("echo '[['", "Its output is not valid TOML, line 1: "),
         ("echo '{\"a\":'", "Its output is not valid JSON: "),
+        (r"""echo '{"virtual_machine": [{"name": "\ud800"}]}'""", "half a character"),
         ("printf '\\377'", "Its output is not UTF-8 text."),
         ("echo 'x = 1'", "It printed an invalid fleet: x: "),
         ("printf '[[host]]\\n[[host]]\\n'", "(1 more)"),
+        ("yes", "It printed more than 256 MiB."),
+        ("yes >&2", "It printed more than 16 MiB on standard error."),
     ],
 )
 def test_program_that_fails_says_why(
@@ -94,5 +97,5 @@ def test_program_is_ended_when_the_server_stops(script: ScriptWriter, tmp_path: 
     stopping = threading.Event()
     stopping.set()
 
-    with pytest.raises(SourceError, match="about to stop"):
+    with pytest.raises(SourceError, match="has stopped asking"):
         source(script("sleep 600"), tmp_path).count(stopping)

@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 from forewarn.clocks import SystemClock
 from forewarn.discovery.explorer import Explorer
-from forewarn.discovery.sources import KnownSource, SourceError
+from forewarn.discovery.sources import KnownSource, MachineSource, SourceError
 from forewarn.files.fleet import read_fleet, standalone_vms
 from forewarn.operations.context import Context
 from forewarn.operations.discovery import SourceStatus, find_sources
@@ -38,11 +38,25 @@ class ScriptedSource:
         return self.say()
 
 
+@dataclass
+class HangingSource:
+    """A source that answers nothing until it is told to stop."""
+
+    is_asked: threading.Event = field(default_factory=threading.Event)
+    has_stopped: threading.Event = field(default_factory=threading.Event)
+
+    def count(self, stopping: threading.Event) -> Census:
+        self.is_asked.set()
+        wait_until(stopping.is_set, "the end")
+        self.has_stopped.set()
+        return fail()
+
+
 def saying(*names: str) -> Callable[[], Census]:
     return lambda: Census(fleet=read_fleet(standalone_vms(*names)))
 
 
-def known(name: str, source: ScriptedSource, **terms: int) -> KnownSource:
+def known(name: str, source: MachineSource, **terms: int) -> KnownSource:
     return KnownSource(
         name=name,
         kind="run",
@@ -163,6 +177,20 @@ def test_source_that_breaks_in_a_way_nobody_thought_of_is_asked_again(
         wait_until(lambda: expedition.fleet == {"a"}, "the machine")
 
 
+def test_answer_that_breaks_the_server_in_a_way_nobody_thought_of_holds_up_no_other(
+    expedition: Expedition,
+) -> None:
+    half = read_fleet({"virtual_machine": [{"name": "a", "labels": {"tier": "\ud800"}}]})
+    breaking, working = ScriptedSource(lambda: Census(fleet=half)), ScriptedSource(saying("b"))
+    expedition.sources = (known("breaking", breaking), known("working", working))
+
+    with expedition.under_way():
+        wait_until(lambda: "the log" in expedition.problem("breaking"), "the problem")
+        wait_until(lambda: expedition.fleet == {"b"}, "the machine of the other")
+        asked = breaking.times
+        wait_until(lambda: breaking.times > asked, "another question")
+
+
 def test_answer_that_the_fleet_cannot_take_is_a_problem(expedition: Expedition) -> None:
     wrong = read_fleet({"virtual_machine": [{"name": "a", "host": "kvm 1"}]})
     expedition.sources = (known("kvm", ScriptedSource(lambda: Census(fleet=wrong))),)
@@ -202,6 +230,28 @@ def test_sources_of_a_file_that_is_read_again_are_others(expedition: Expedition)
 
     assert expedition.status("old") is None
     assert expedition.fleet == {"a", "b"}, "what a source has brought stays without it"
+
+
+def test_source_that_is_no_longer_in_the_file_is_told_to_stop(expedition: Expedition) -> None:
+    """Otherwise each SIGHUP would leave another program behind that hangs."""
+    hanging = HangingSource()
+    expedition.sources = (known("old", hanging),)
+
+    with expedition.under_way() as explorer:
+        wait_until(hanging.is_asked.is_set, "the question")
+        expedition.sources = ()
+        explorer.wake()
+        wait_until(hanging.has_stopped.is_set, "the end of the question")
+
+
+def test_source_that_is_asked_is_told_that_the_server_stops(expedition: Expedition) -> None:
+    hanging = HangingSource()
+    expedition.sources = (known("old", hanging),)
+
+    with expedition.under_way():
+        wait_until(hanging.is_asked.is_set, "the question")
+
+    wait_until(hanging.has_stopped.is_set, "the end of the question")
 
 
 def test_statuses_survive_a_change_of_the_leader(expedition: Expedition) -> None:

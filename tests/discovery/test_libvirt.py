@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from tests.discovery.conftest import ENVIRONMENT, NodeWriter, domain, place
 
-from forewarn.discovery.domains import FoundDomain, read_domain, usable_addresses
+from forewarn.discovery.domains import (
+    FoundDomain,
+    claimed_addresses,
+    read_domain,
+    usable_addresses,
+)
 from forewarn.discovery.libvirt import HostAnswer, LibvirtSource, make_listing
 from forewarn.discovery.mapping import NO_PLACEMENT, read_placement
 from forewarn.discovery.sources import SourceError
@@ -48,8 +53,10 @@ def test_addresses_are_looked_for_where_operators_say(
 ) -> None:
     asking = replace(source(node(domain(1)), host="kvm-1"), addresses=places)
 
-    (found,) = asking.count(threading.Event()).fleet.virtual_machines
+    census = asking.count(threading.Event())
 
+    (found,) = census.fleet.virtual_machines
+    assert census.claims == ({"web-1"} if AddressPlace.AGENT in places else frozenset())
     # The agent of the test driver invents an address; no neighbour here has the MAC.
     assert len(found.vm.addresses) == (1 if AddressPlace.AGENT in places else 0)
 
@@ -115,6 +122,7 @@ def test_domains_that_cannot_be_machines_are_left_out_with_a_remark() -> None:
     listing = make_listing([hypervisor("kvm-1", odd, wrong, ignored)], NO_PLACEMENT)
 
     assert not listing.content["virtual_machine"]
+    assert listing.left_out == {"my desktop", "1", "web-1", "2"}
     assert len(listing.remarks) == 2
     assert "'my desktop' on kvm-1" in listing.remarks[0]
     assert "web-1" in listing.remarks[1]
@@ -178,10 +186,49 @@ def test_metadata_has_the_keys_of_the_fleet_file() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    ['labels="tier=front"', 'tags="x"', f'update_domain="{"9" * 5000}"', 'profile="x"'],
+)
+def test_metadata_that_makes_no_sense_is_a_remark_about_its_domain(
+    attributes: str, tmp_path: Path
+) -> None:
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text('[[virtual_machine]]\nlabels = { team = "shop" }\n', encoding="utf-8")
+    inner = '<label name="a" value="b"/><tag name="a" value="b"/>'
+    wrong = read_domain(domain(1, metadata=place(f'availability_set="web" {attributes}', inner)))
+    right = FoundDomain(name="db", uuid="2")
+
+    listing = make_listing([hypervisor("kvm-1", wrong, right)], read_placement(mapping))
+
+    assert [each["name"] for each in listing.content["virtual_machine"]] == ["db"]
+    (remark,) = listing.remarks
+    assert "web-1" in remark
+
+
 def test_addresses_that_say_nothing_outside_are_not_used() -> None:
     given = ["fe80::1", "10.0.0.9", "127.0.0.1", "::1", "10.0.0.10", "fd00::1", "0.0.0.0"]  # noqa: S104
 
     assert usable_addresses(given) == ("10.0.0.9", "10.0.0.10", "fd00::1")
+
+
+def test_addresses_inside_ipv6_are_those_of_ipv4() -> None:
+    given = ["::ffff:127.0.0.1", "::ffff:169.254.169.254", "::ffff:10.0.0.9", "10.0.0.9"]
+
+    assert usable_addresses(given) == ("10.0.0.9",)
+
+
+def test_guest_cannot_claim_a_whole_network() -> None:
+    assert len(claimed_addresses(f"10.0.0.{number}" for number in range(200))) == 16
+
+
+def test_addresses_that_an_operator_has_written_are_no_claim() -> None:
+    claiming = FoundDomain(name="web-0", uuid="1", addresses=("10.0.0.1",), has_claimed=True)
+    written = replace(claiming, name="web-1", uuid="2", keys={"addresses": ["10.0.0.2"]})
+
+    listing = make_listing([hypervisor("kvm-1", claiming, written)], NO_PLACEMENT)
+
+    assert listing.claims == {"web-0"}
 
 
 @pytest.mark.parametrize(

@@ -182,13 +182,18 @@ def arp_frame(operation: int, *, mac: str, sender: str, target: str, tags: bytes
     return b"\xff" * 6 + own + tags + header + addresses
 
 
-def syn_frame(*, to: str, mac: str, source: str, tags: bytes = b"") -> bytes:
-    """Return the first packet of a connection to the service."""
+def syn_frame(*, to: str, mac: str, source: str, tags: bytes = b"", first: str = "") -> bytes:
+    """Return the first packet of a connection to the service, with a source route over *first*."""
     ends = socket.inet_aton(source) + socket.inet_aton(METADATA)
     tcp = struct.pack("!HHIIBBHHH", 40_000, 80, 1, 0, 0x50, 0x02, 65_535, 0, 0)
     total = _sum(ends + struct.pack("!BBH", 0, socket.IPPROTO_TCP, len(tcp)) + tcp)
     tcp = tcp[:16] + struct.pack("!H", total) + tcp[18:]
-    header = struct.pack("!BBHHHBBH", 0x45, 0, 40, 1, 0, 64, socket.IPPROTO_TCP, 0) + ends
+    if first:
+        loose_route = bytes((131, 7, 4)) + ends[4:] + b"\x01"
+        ends = ends[:4] + socket.inet_aton(first) + loose_route
+    words, size = 3 + len(ends) // 4, 12 + len(ends) + len(tcp)
+    fixed = struct.pack("!BBHHHBBH", 0x40 | words, 0, size, 1, 0, 64, socket.IPPROTO_TCP, 0)
+    header = fixed + ends
     header = header[:10] + struct.pack("!H", _sum(header)) + header[12:]
     return packed_mac(to) + packed_mac(mac) + tags + b"\x08\x00" + header + tcp
 

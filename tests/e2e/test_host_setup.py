@@ -147,6 +147,25 @@ def test_forged_packet_is_not_answered(network: GuestNetwork) -> None:
         assert not seen_after(network, number, *forged)
 
 
+def test_source_route_leads_nobody_to_the_service(network: GuestNetwork) -> None:
+    accept = (
+        "for each in all br0; do echo 1 > /proc/sys/net/ipv4/conf/$each/accept_source_route; done"
+    )
+    network.host_shell(accept)
+    forged = [
+        syn_frame(to=network.bridge_mac, mac=mac_of(number), source=address_of(2), first=HOST)
+        for number in (STRANGER, UPLINK)
+    ]
+    ip("-netns", network.host.name, "address", "add", f"{METADATA}/32", "dev", "br0")
+    assert seen_after(network, STRANGER, forged[0]), "without rules it does"
+
+    network.set_up(*ORDER, "--apply")
+
+    assert not seen_after(network, STRANGER, forged[0])
+    assert not seen_after(network, UPLINK, forged[1])
+    assert network.whoami(2) == address_of(2)
+
+
 @pytest.mark.parametrize("number", [1, STRANGER, UPLINK], ids=["bound", "unbound", "uplink"])
 def test_forged_arp_keeps_no_guest_from_its_answers(network: GuestNetwork, number: int) -> None:
     network.set_up(*ORDER, "--apply")
@@ -381,8 +400,10 @@ def test_address_of_an_operator_survives(network: GuestNetwork) -> None:
 
 def test_guests_are_answered_over_a_bridge_without_an_address(network: GuestNetwork) -> None:
     ip("-netns", network.host.name, "address", "flush", "dev", "br0")
-    # With its last address an interface loses its routes; this one is an operator's.
+    # With its last address an interface loses its routes; these are an operator's.
     ip("-netns", network.host.name, "route", "add", "10.99.0.0/24", "dev", "br0", "metric", "7")
+    hops = [("nexthop", "via", f"10.99.0.{number}", "dev", "br0") for number in (1, 2)]
+    ip("-netns", network.host.name, "route", "add", "10.5.0.0/16", *hops[0], *hops[1])
     before = network.snapshot()
 
     network.set_up(*ORDER, "--apply")

@@ -168,6 +168,40 @@ def test_renamed_machine_is_the_same_one(source: Follower) -> None:
     assert (vm.name, vm.vm_id, vm.addresses) == ("new", vm_id, ("10.0.0.1",))
 
 
+def test_renamed_machine_keeps_what_nobody_says_anew(source: Follower) -> None:
+    vm_id = "4a6b1f0e-0000-4000-8000-000000000001"
+    old = {"name": "old", "vm_id": vm_id, "availability_set": "web"}
+    source.follow(census("web-0", {**old, "addresses": ["10.0.0.1"], "update_domain": 3}))
+
+    source.follow(census("web-0", {**old, "name": "new"}))
+
+    vm = source.fleet.virtual_machines[VmName("new")]
+    assert (vm.addresses, vm.update_domain) == (("10.0.0.1",), 3)
+
+
+def test_addresses_follow_the_ids_of_machines_that_swap_their_names(source: Follower) -> None:
+    ids = [f"4a6b1f0e-0000-4000-8000-00000000000{digit}" for digit in (1, 2)]
+    first, second = ({"name": name, "vm_id": vm_id} for name, vm_id in zip("ab", ids, strict=True))
+    source.follow(
+        census({**first, "addresses": ["10.0.0.1"]}, {**second, "addresses": ["10.0.0.2"]})
+    )
+
+    source.follow(census({**first, "name": "b"}, {**second, "name": "a"}))
+
+    assert addresses(source) == {"a": ("10.0.0.2",), "b": ("10.0.0.1",)}
+
+
+def test_new_machine_with_the_former_name_of_another_does_not_get_its_address(
+    source: Follower,
+) -> None:
+    ids = [f"4a6b1f0e-0000-4000-8000-00000000000{digit}" for digit in (1, 2)]
+    source.follow(census({"name": "a", "vm_id": ids[0], "addresses": ["10.0.0.1"]}))
+
+    source.follow(census({"name": "a", "vm_id": ids[1]}, {"name": "b", "vm_id": ids[0]}))
+
+    assert addresses(source) == {"a": (), "b": ("10.0.0.1",)}
+
+
 def test_machine_cannot_take_the_address_of_another(source: Follower) -> None:
     source.follow(census({"name": "a", "addresses": ["10.0.0.1"]}, "b"))
 
@@ -187,6 +221,54 @@ def test_stopped_machine_gives_its_address_to_who_has_it_now(source: Follower) -
 
     vms = source.fleet.virtual_machines
     assert (vms[VmName("a")].addresses, vms[VmName("b")].addresses) == ((), ("10.0.0.1",))
+
+
+def claim(found: Census, *claims: str, stopped: str = "") -> Census:
+    """Return *found*, where these guests have told their addresses themselves."""
+    return replace(
+        found,
+        claims=frozenset(map(VmName, claims)),
+        stopped=frozenset({VmName(stopped)} if stopped else ()),
+    )
+
+
+def addresses(source: Follower) -> dict[str, tuple[str, ...]]:
+    return {name: vm.addresses for name, vm in source.fleet.virtual_machines.items()}
+
+
+def test_guest_cannot_claim_the_address_of_a_neighbour_that_is_stopped(source: Follower) -> None:
+    neighbour, guest = {"name": "a", "addresses": ["10.0.0.1"]}, {"name": "b"}
+    source.follow(claim(census(neighbour, guest), "a"))
+    claiming = {**guest, "addresses": ["10.0.0.1", "10.0.0.2"]}
+
+    done = source.follow(claim(census("a", claiming), "b", stopped="a"))
+
+    assert addresses(source) == {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
+    assert done.remarks == ("b: address 10.0.0.1 belongs to a.",)
+    source.follow(claim(census(neighbour, claiming), "a", "b"))
+    assert addresses(source) == {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
+
+
+def test_claim_gives_way_to_what_the_platform_says(source: Follower) -> None:
+    guest, new = {"name": "a", "addresses": ["10.0.0.1"]}, {"name": "b", "addresses": ["10.0.0.1"]}
+    source.follow(claim(census(guest, "c"), "a"))
+
+    done = source.follow(claim(census(guest, new, "c"), "a"))
+
+    assert addresses(source) == {"a": (), "b": ("10.0.0.1",), "c": ()}
+    assert done.remarks == ("a: address 10.0.0.1 belongs to b.",)
+
+
+def test_guest_may_claim_an_address_that_its_owner_no_longer_has(source: Follower) -> None:
+    source.follow(claim(census({"name": "a", "addresses": ["10.0.0.1"]}, "b"), "a"))
+
+    moved, guest = (
+        {"name": "a", "addresses": ["10.0.0.2"]},
+        {"name": "b", "addresses": ["10.0.0.1"]},
+    )
+    source.follow(claim(census(moved, guest), "a", "b"))
+
+    assert addresses(source) == {"a": ("10.0.0.2",), "b": ("10.0.0.1",)}
 
 
 def test_machines_of_people_are_left_alone_until_they_hand_them_over(
@@ -214,6 +296,30 @@ def test_machine_that_cannot_be_as_it_is_reported_is_left_out(source: Follower) 
     assert source.own == ["d"]
     assert len(done.remarks) == 3
     assert "update domain 7" in done.remarks[0]
+
+
+def test_machine_that_can_no_longer_be_declared_stays_as_it_was(source: Follower) -> None:
+    """Such as after a slip of an operator who edits its metadata."""
+    vm_id = "4a6b1f0e-0000-4000-8000-000000000001"
+    source.follow(census({"name": "a", "vm_id": vm_id}, "b", "c"))
+
+    for left_out in ("A", vm_id.upper()):
+        for _ in range(TERMS.remove_after + 1):
+            source.follow(replace(census("b", "c"), left_out=frozenset({left_out})))
+
+    assert source.own == ["a", "b", "c"]
+    assert not source.absences
+
+
+def test_machine_whose_new_name_is_wrong_keeps_the_old_one(source: Follower) -> None:
+    old = {"name": "a", "vm_id": "4a6b1f0e-0000-4000-8000-000000000001"}
+    source.follow(census(old, "b"))
+
+    wrong = {**old, "name": "c", "availability_set": "web", "update_domain": 77}
+    done = source.follow(census(wrong, "b"))
+
+    assert source.own == ["a", "b"]
+    assert "update domain 77" in done.remarks[0]
 
 
 def test_single_machine_that_is_wrong_is_left_out(source: Follower) -> None:

@@ -54,9 +54,9 @@ def censuses(draw: st.DrawFn) -> Census:
     """Return what a source may say, with names and ids that come twice, too."""
     entries = draw(st.lists(MACHINES, max_size=6))
     names = sorted({entry["name"] for entry in entries})
-    stopped = draw(st.frozensets(st.sampled_from(names))) if names else frozenset()
+    some = st.frozensets(st.sampled_from(names)) if names else st.just(frozenset[VmName]())
     fleet = read_fleet({"virtual_machine": entries})
-    return Census(fleet=fleet, stopped=stopped, trouble=draw(TROUBLES))
+    return Census(fleet=fleet, stopped=draw(some), claims=draw(some), trouble=draw(TROUBLES))
 
 
 @st.composite

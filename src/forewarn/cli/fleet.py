@@ -133,7 +133,11 @@ def import_fleet(
 
     Example: forewarn fleet import libvirt qemu+ssh://root@kvm-1/system
     """
-    from forewarn.cli.importing import list_domains, without_known_sets  # noqa: PLC0415 - slow
+    from forewarn.cli.importing import (  # noqa: PLC0415 - slow
+        list_domains,
+        with_known_addresses,
+        without_known_sets,
+    )
 
     found = list_domains(uris, given)
     for remark in found.remarks:
@@ -143,7 +147,8 @@ def import_fleet(
 
         session.show(found.content, lambda fleet: print_toml(write_fleet_file(fleet)))
         return
-    fleet = without_known_sets(found.content, session.get("fleet"))
+    known = session.get("fleet")
+    fleet = with_known_addresses(without_known_sets(found.content, known), known)
     # Where they are has happened, and what is busy is as good as it can be until then.
     body = {"fleet": fleet, "dry_run": session.dry_run, "as_is": True, "skip_busy": True}
     with _shown_progress() as note:

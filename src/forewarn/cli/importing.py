@@ -12,6 +12,7 @@ from forewarn.discovery.libvirt import LibvirtSource, Listing
 from forewarn.discovery.mapping import NO_PLACEMENT, read_placement
 from forewarn.discovery.sources import SourceError
 from forewarn.discovery.vocabulary import AddressPlace
+from forewarn.domain.names import name_key
 from forewarn.environment import environment_with
 from forewarn.files.declarations import SET_TABLES
 from forewarn.files.tables import TablesError
@@ -54,6 +55,23 @@ def without_known_sets(content: Content, known: Content) -> Content:
         table: [each for each in entries if table not in _SETS or each["name"] not in names[table]]
         for table, entries in content.items()
     }
+
+
+def with_known_addresses(content: Content, known: Content) -> Content:
+    """Return *content*, where machines that report no addresses have those of the fleet.
+
+    A guest that is off has no address to report, and needs it when it is on again.
+    """
+    vms = [each for each in known.get("virtual_machine", ()) if "addresses" in each]
+    by_name = {name_key(each["name"]): each["addresses"] for each in vms}
+    by_vm_id = {name_key(each["vm_id"]): each["addresses"] for each in vms if "vm_id" in each}
+
+    def keep(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        had = by_vm_id.get(name_key(entry.get("vm_id", ""))) or by_name.get(name_key(entry["name"]))
+        return {**entry, "addresses": had} if had and "addresses" not in entry else entry
+
+    machines = [keep(entry) for entry in content["virtual_machine"]]
+    return {**content, "virtual_machine": machines}
 
 
 _SETS = frozenset(SET_TABLES.values())

@@ -51,10 +51,27 @@ def _decode(text: str) -> Mapping[str, Any]:
     """Return the fleet as it is written: an object of JSON, or TOML."""
     try:
         found: Mapping[str, Any] = (
-            json.loads(text) if text.lstrip().startswith("{") else decode(text)
+            _decode_json(text) if text.lstrip().startswith("{") else decode(text)
         )
     except NotTomlError as error:
         raise SourceError(f"Its output is not valid TOML, line {error.line}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise SourceError(f"Its output is not valid JSON: {error}.") from None
     return found
+
+
+def _decode_json(text: str) -> Any:
+    found = json.loads(text)
+    # An escape can be half a character, which nobody can store or send.
+    if "\\u" in text and not _is_text(json.dumps(found, ensure_ascii=False)):
+        raise ValueError("an escape stands for half a character")
+    return found
+
+
+def _is_text(text: str) -> bool:
+    """Tell whether *text* can be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

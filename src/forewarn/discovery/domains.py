@@ -6,13 +6,15 @@ with labels and tags as elements in it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 NAMESPACE: Final = "urn:forewarn:fleet"
 """The namespace of our element in the metadata of a domain."""
 _NUMBERS: Final = frozenset({"update_domain", "fault_domain"})
+_MOST_CLAIMED: Final = 16
+_MOST_DIGITS: Final = 9
 _PAIRS: Final = {"label": "labels", "tag": "tags"}
 _YES: Final = frozenset({"yes", "true", "1"})
 
@@ -21,7 +23,8 @@ _YES: Final = frozenset({"yes", "true", "1"})
 class FoundDomain:
     """A domain of a hypervisor: *rank* is 2 if it runs, 1 if it is paused, and 0 if it is off.
 
-    *keys* are what its metadata says, as a fleet file would.
+    *keys* are what its metadata says, as a fleet file would. With *has_claimed*, the guest itself
+    has told its addresses.
     """
 
     name: str
@@ -29,6 +32,7 @@ class FoundDomain:
     rank: int = 0
     macs: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    has_claimed: bool = False
     keys: Mapping[str, Any] = field(default_factory=dict)
     is_ignored: bool = False
 
@@ -62,24 +66,36 @@ def read_domain(xml: str, *, rank: int = 0) -> FoundDomain:
 def _read_keys(element: ET.Element) -> dict[str, Any]:
     keys: dict[str, Any] = dict(element.attrib)
     for key in _NUMBERS & keys.keys():
-        if keys[key].isdecimal():  # whoever reads the fleet says what is wrong with others
+        # Whoever reads the fleet says what is wrong with others.
+        if keys[key].isdecimal() and len(keys[key]) <= _MOST_DIGITS:
             keys[key] = int(keys[key])
     if "addresses" in keys:
         keys["addresses"] = keys["addresses"].split()
     for child in element:
         # libvirt puts the children into our namespace, others leave them without one.
         table = _PAIRS.get(child.tag.rpartition("}")[2])
-        if table is not None:
+        if table is not None and table not in element.attrib:
             keys.setdefault(table, {})[child.get("name", "")] = child.get("value", "")
     return keys
 
 
 def usable_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
     """Return the addresses that a machine can be known by from outside, in one order."""
-    parsed = {ip_address(each.partition("%")[0]) for each in addresses}
+    parsed = {_parse(each) for each in addresses}
     usable = [
         each
         for each in parsed
         if not (each.is_loopback or each.is_link_local or each.is_multicast or each.is_unspecified)
     ]
     return tuple(map(str, sorted(usable, key=lambda each: (each.version, int(each)))))
+
+
+def claimed_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Return the addresses of a guest that tells them itself; not so many as a network has."""
+    return usable_addresses(addresses)[:_MOST_CLAIMED]
+
+
+def _parse(address: str) -> IPv4Address | IPv6Address:
+    parsed = ip_address(address.partition("%")[0])
+    # Inside IPv6, 127.0.0.1 does not look like what it is.
+    return parsed.ipv4_mapped or parsed if isinstance(parsed, IPv6Address) else parsed

@@ -28,7 +28,7 @@ from forewarn.operations.discovery import (
 from forewarn.operations.inventory import FleetChange
 from forewarn.operations.reconciling import Census, owned_by
 from forewarn.ports.clock import WallClock
-from forewarn.ports.store import Store, Transaction
+from forewarn.ports.store import Store, StoreError, Transaction
 from forewarn.rounds import Rounds
 
 log = structlog.get_logger()
@@ -39,9 +39,10 @@ _BROKEN: Final = "It failed unexpectedly; the details are in the server log."
 
 @dataclass(slots=True)
 class _Errand:
-    """What is known of one source, until its file is read again."""
+    """What is known of one source, until its file is read again and it is told to *stop*."""
 
     known: KnownSource
+    stop: threading.Event = field(default_factory=threading.Event)
     due: float = 0.0
     is_under_way: bool = False
     absences: Mapping[VmName, int] = field(default_factory=dict)
@@ -92,6 +93,8 @@ class Explorer:
     def stop(self) -> None:
         """Ask nobody any more, and end what runs."""
         self._stopping.set()
+        for errand in self._errands.values():  # never changed, but replaced
+            errand.stop.set()
         self._rounds.stop()
 
     def wake(self) -> None:
@@ -105,7 +108,8 @@ class Explorer:
         self._take_sources()
         self._take_outcomes()
         for errand in self._errands.values():
-            if not errand.is_under_way and errand.due <= time.monotonic():
+            is_due = not errand.is_under_way and errand.due <= time.monotonic()
+            if is_due and not self._stopping.is_set():
                 self._begin(errand)
         self._put_statuses()
         waiting = [each.due for each in self._errands.values() if not each.is_under_way]
@@ -113,21 +117,26 @@ class Explorer:
 
     def _take_sources(self) -> None:
         """Begin anew with all sources when their file was read again."""
-        former, self._errands = self._errands, {}
+        former, errands = self._errands, dict[str, _Errand]()
         for known in self._sources():
             errand = former.get(known.name)
             is_same = errand is not None and errand.known is known
-            self._errands[known.name] = errand if errand and is_same else _Errand(known)
+            errands[known.name] = errand if errand and is_same else _Errand(known)
+        self._errands = errands
+        for errand in former.values():
+            if errands.get(errand.known.name) is not errand:
+                errand.stop.set()
 
     def _begin(self, errand: _Errand) -> None:
         errand.is_under_way = True
         errand.due = time.monotonic() + errand.known.every.total_seconds()
         name = f"source-{errand.known.name}"
-        threading.Thread(target=self._count, args=(errand.known,), name=name, daemon=True).start()
+        threading.Thread(target=self._count, args=(errand,), name=name, daemon=True).start()
 
-    def _count(self, known: KnownSource) -> None:
+    def _count(self, errand: _Errand) -> None:
+        known = errand.known
         try:
-            outcome = _Outcome(known, known.source.count(self._stopping))
+            outcome = _Outcome(known, known.source.count(errand.stop))
         except SourceError as error:
             outcome = _Outcome(known, problem=str(error))
         except Exception:
@@ -157,7 +166,14 @@ class Explorer:
         known, problem = errand.known, outcome.problem
         remarks: Sequence[str] = before.remarks if before else ()
         if outcome.census is not None:
-            problem, remarks = self._synchronise(errand, outcome.census)
+            try:
+                problem, remarks = self._synchronise(errand, outcome.census)
+            except StoreError:
+                raise
+            except Exception:
+                # A mistake of ours about one source must not keep the fleet from following others.
+                log.exception("discovery_broken", source=known.name)
+                problem = _BROKEN
         own = self._store.read(lambda reading: owned_by(reading.topology(), known.name))
         is_news = before is None or bool(before.problem) != bool(problem)
         return SourceStatus(

@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,6 +40,8 @@ class Listing:
     content: Mapping[str, Sequence[Mapping[str, Any]]]
     trouble: str
     stopped: frozenset[VmName]
+    claims: frozenset[VmName]
+    left_out: frozenset[str]
     remarks: tuple[str, ...]
 
 
@@ -64,6 +66,8 @@ class LibvirtSource:
             fleet=examine_fleet(found.content),
             trouble=found.trouble,
             stopped=found.stopped,
+            claims=found.claims,
+            left_out=found.left_out,
             remarks=found.remarks,
         )
 
@@ -98,13 +102,22 @@ def make_listing(answers: Sequence[HostAnswer], placement: Placement) -> Listing
         raise SourceError(" ".join(problems))
     _check_hosts(answered)
     chosen = list(_choose(answered))
-    entries, remarks = _declare(chosen, placement)
+    placed = list(_place(chosen, placement))
+    entries, remarks = _declare(placed)
     others = {**placement.sets, "host": [{"name": each.host} for each in answered]}
     right, wrong = _sort_out(entries, others)
+    declared = {each["vm_id"] for each in right}
+    wrongly = [domain for _, domain, _ in placed if domain.uuid not in declared]
     return Listing(
         content={**others, "virtual_machine": right},
         trouble=" ".join(problems),
         stopped=frozenset(VmName(domain.name) for _, domain in chosen if not domain.rank),
+        claims=frozenset(
+            VmName(domain.name)
+            for _, domain, keys in placed
+            if domain.has_claimed and "addresses" not in keys
+        ),
+        left_out=frozenset(name for each in wrongly for name in (each.name, each.uuid)),
         remarks=(*remarks, *wrong),
     )
 
@@ -139,15 +152,22 @@ def _choose(answered: Sequence[HostAnswer]) -> Iterator[tuple[str, FoundDomain]]
     return iter(chosen.values())
 
 
+def _place(
+    chosen: Iterable[tuple[str, FoundDomain]], placement: Placement
+) -> Iterator[tuple[str, FoundDomain, dict[str, Any]]]:
+    """Yield the domains that are not ignored, with what is to be said of each."""
+    for host, domain in chosen:
+        keys = None if domain.is_ignored else placement.place(domain.name, host, domain.keys)
+        if keys is not None:
+            yield host, domain, keys
+
+
 def _declare(
-    chosen: Sequence[tuple[str, FoundDomain]], placement: Placement
+    placed: Iterable[tuple[str, FoundDomain, Mapping[str, Any]]],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the domains as a fleet file has them, and those that it cannot have."""
     entries, remarks = [], []
-    for host, domain in chosen:
-        keys = None if domain.is_ignored else placement.place(domain.name, host, domain.keys)
-        if keys is None:
-            continue
+    for host, domain, keys in placed:
         if not is_name(domain.name):
             remarks.append(
                 f"{domain.name!r} on {host}: the name may contain only letters, digits, "

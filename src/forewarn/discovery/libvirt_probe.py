@@ -16,12 +16,19 @@ from urllib.parse import urlsplit
 
 import libvirt
 
-from forewarn.discovery.domains import FoundDomain, read_domain, usable_addresses
+from forewarn.discovery.domains import (
+    FoundDomain,
+    claimed_addresses,
+    read_domain,
+    usable_addresses,
+)
 
 _RANKS: Final = {libvirt.VIR_DOMAIN_RUNNING: 2, libvirt.VIR_DOMAIN_BLOCKED: 2}
 _OFF: Final = frozenset({libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED})
 _NEIGHBOURS: Final = ("ip", "-j", "neigh", "show")
 _UNREACHABLE: Final = "FAILED"
+_CLAIMS: Final = frozenset({"agent", "arp"})
+"""Where it is the guest that says which addresses it has."""
 
 
 class Probe:
@@ -56,15 +63,16 @@ class Probe:
                 if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
                     continue  # it has ended since it was listed
                 raise
-            addresses = self._find_addresses(domain, found) if rank else ()
-            yield replace(found, addresses=addresses)
+            yield self._with_addresses(domain, found) if rank else found
 
-    def _find_addresses(self, domain: Any, found: FoundDomain) -> tuple[str, ...]:
+    def _with_addresses(self, domain: Any, found: FoundDomain) -> FoundDomain:
         for place in self._places:
             with suppress(libvirt.libvirtError):  # no network of libvirt, no agent, no answer
-                if addresses := usable_addresses(self._finders[place](domain, found)):
-                    return addresses
-        return ()
+                has_claimed = place in _CLAIMS
+                find = claimed_addresses if has_claimed else usable_addresses
+                if addresses := find(self._finders[place](domain, found)):
+                    return replace(found, addresses=addresses, has_claimed=has_claimed)
+        return found
 
     def _find_leased(self, domain: Any, found: FoundDomain) -> Iterator[str]:
         return _of_interfaces(domain, libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, found)

@@ -81,7 +81,11 @@ class Placement:
         said = table.keys
         if any(key in keys for key in SET_TABLES.values()):
             said = {key: value for key, value in said.items() if key not in _MEMBERSHIPS}
-        merged = {key: {**said.get(key, {}), **keys.get(key, {})} for key in _TABLES}
+        merged = {
+            key: {**said.get(key, {}), **found}
+            for key in _TABLES
+            if isinstance(found := keys.get(key, {}), Mapping)  # or else it is wrong
+        }
         return {**said, **keys, **{key: found for key, found in merged.items() if found}}
 
 

@@ -1,12 +1,18 @@
 """Which guest is behind which port, as libvirt knows it; their addresses come from the fleet."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import VirtualMachine
-from forewarn.host_setup.bindings import Binding, HostSetupError, make_binding
+from forewarn.host_setup.bindings import (
+    Binding,
+    HostSetupError,
+    SetupOrderError,
+    make_binding,
+)
 from forewarn.host_setup.programs import Programs
 
 
@@ -23,9 +29,22 @@ class LibvirtPort:
 
 def read_ports(programs: Programs, uri: str) -> tuple[LibvirtPort, ...]:
     """Return the ports of all guests that run at *uri*."""
-    names = programs.run("virsh", "--connect", uri, "list", "--uuid").split()
-    described = (programs.run("virsh", "--connect", uri, "dumpxml", name) for name in names)
-    return tuple(port for xml in described for port in decode_domain(xml))
+    described = (_describe(programs, uri, vm_id) for vm_id in _list(programs, uri))
+    return tuple(port for xml in described if xml for port in decode_domain(xml))
+
+
+def _list(programs: Programs, uri: str) -> list[str]:
+    return programs.run("virsh", "--connect", uri, "list", "--uuid").split()
+
+
+def _describe(programs: Programs, uri: str, vm_id: str) -> str:
+    """Return the XML of a guest; nothing if it has ended since it was listed."""
+    try:
+        return programs.run("virsh", "--connect", uri, "dumpxml", vm_id)
+    except HostSetupError:
+        if vm_id in _list(programs, uri):
+            raise
+        return ""
 
 
 def decode_domain(xml: str) -> Iterator[LibvirtPort]:
@@ -60,27 +79,45 @@ def bind_ports(
     A guest is found by its id, or by its name. Beside the bindings it says which guests get none:
     they do not reach the service, and keep nobody else from it.
     """
-    known = tuple(vms)
-    by_id = {vm.vm_id.lower(): vm for vm in known if vm.vm_id}
-    by_name = {name_key(vm.name): vm for vm in known}
     found: dict[str, list[LibvirtPort]] = {}
     for each in ports:
         if not each.bridge or each.bridge in bridges or not bridges:
-            found.setdefault(each.vm_id, []).append(each)
+            found.setdefault(each.vm_id.lower(), []).append(each)
+    known = tuple(vms)
+    by_id = {vm.vm_id.lower(): vm for vm in known if vm.vm_id}
+    # The name of a guest whose id another one has is nothing to go by.
+    by_name = {name_key(vm.name): vm for vm in known if vm.vm_id.lower() not in found}
+    macs = Counter(each.mac.lower() for own in found.values() for each in own)
     bindings, problems = [], []
     for vm_id, (first, *others) in found.items():
-        vm = by_id.get(vm_id.lower()) or by_name.get(name_key(first.vm))
-        if vm is None:
-            problems.append(f"{first.vm} ({first.port}) is not in the fleet.")
-        elif not vm.addresses:
-            problems.append(f"{first.vm} ({first.port}) has no addresses in the fleet.")
-        elif others:
-            problems.append(
-                f"{first.vm} has several ports ({first.port}, {others[0].port}), and the fleet "
-                "does not say which address is on which; bind them one by one."
-            )
-        else:
-            bindings.append(
-                make_binding(first.port, first.mac, vm.addresses, first.bridge, vm.name)
-            )
+        vm = by_id.get(vm_id) or by_name.get(name_key(first.vm))
+        try:
+            bindings.append(_bind(first, others, vm, macs))
+        except SetupOrderError as error:
+            problems.append(str(error))
     return tuple(bindings), tuple(problems)
+
+
+def _bind(
+    first: LibvirtPort,
+    others: Sequence[LibvirtPort],
+    vm: VirtualMachine | None,
+    macs: Mapping[str, int],
+) -> Binding:
+    """Return the binding of a guest, or refuse what keeps only this guest from one."""
+    who = f"{first.vm} ({first.port})"
+    if vm is None:
+        raise SetupOrderError(f"{who} is not in the fleet.")
+    if not vm.addresses:
+        raise SetupOrderError(f"{who} has no addresses in the fleet.")
+    if others:
+        raise SetupOrderError(
+            f"{first.vm} has several ports ({first.port}, {others[0].port}), and the fleet "
+            "does not say which address is on which; bind them one by one."
+        )
+    if macs[first.mac.lower()] > 1:
+        raise SetupOrderError(f"{who} has the same MAC address as another guest: {first.mac}.")
+    try:
+        return make_binding(first.port, first.mac, vm.addresses, first.bridge, vm.name)
+    except SetupOrderError as error:
+        raise SetupOrderError(f"{who} cannot be bound. {error}") from None

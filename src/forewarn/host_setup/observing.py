@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Interface
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ def observe(programs: Programs, paths: Iterable[Path] = (), *, is_root: bool = T
         families=families,
         rules=rules,
         has_routing_rule=has_routing_rule(programs.ask("ip", "-json", "rule", "list")),
-        routes=decode_routes(programs.ask("ip", "-json", "route", "show", "table", "all")),
+        routes=decode_routes(programs.ask("ip", "-4", "-json", "route", "show", "table", "all")),
         files=dict(_read_files(paths)),
     )
 
@@ -57,13 +58,29 @@ def decode_links(listed: Any, routes: str = "") -> Mapping[str, Link]:
 
 def _routes_by_interface(printed: str) -> Mapping[str, list[str]]:
     over: dict[str, list[str]] = {}
-    for line in printed.splitlines():
-        words = [word for word in line.split() if word not in _STATES]
+    # The next hops of a route with several are lines of their own.
+    for line in printed.replace("\n\t", " ").splitlines():
+        words = _without_states(line.split())
         # Those of an address of the interface come and go with it.
         is_own = words[0] in {"local", "broadcast"} or str(ROUTING_TABLE) in words
-        if "dev" in words and not is_own and "kernel" not in words:
-            over.setdefault(words[words.index("dev") + 1], []).append(" ".join(words))
+        if is_own or "kernel" in words:
+            continue
+        for interface in dict.fromkeys(_after("dev", words)):
+            over.setdefault(interface, []).append(" ".join(words))
     return over
+
+
+def _without_states(words: list[str]) -> list[str]:
+    before = ("", *words)
+    return [
+        word
+        for word, former in zip(words, before, strict=False)
+        if word not in _STATES or former == "dev"
+    ]
+
+
+def _after(keyword: str, words: list[str]) -> Iterator[str]:
+    return (word for former, word in pairwise(words) if former == keyword)
 
 
 def has_routing_rule(listed: Any) -> bool:
@@ -75,12 +92,19 @@ def has_routing_rule(listed: Any) -> bool:
 
 
 def decode_routes(listed: Any) -> frozenset[GuestRoute]:
-    """Return those of our table that `ip -json route show table all` lists."""
+    """Return those of our table that `ip -json route show table all` lists.
+
+    All of ours lead to one address over one interface; an operator may have put others there.
+    """
     return frozenset(
         (IPv4Address(each["dst"]), each["dev"])
         for each in listed
-        if str(each.get("table")) == str(ROUTING_TABLE)
+        if str(each.get("table")) == str(ROUTING_TABLE) and "dev" in each and _is_one(each["dst"])
     )
+
+
+def _is_one(destination: str) -> bool:
+    return destination != "default" and "/" not in destination
 
 
 def _read_rules(programs: Programs) -> tuple[frozenset[str], str]:

@@ -73,6 +73,11 @@ class Link:
         """Whether it answers for 169.254.169.254."""
         return any(each.ip == METADATA_ADDRESS for each in self.addresses)
 
+    @property
+    def has_our_address(self) -> bool:
+        """Whether it has that address as we add it, and not as part of a network."""
+        return IPv4Interface(METADATA_ADDRESS) in self.addresses
+
     def reaches(self, address: IPv4Address) -> bool:
         """Tell whether a route to *address* follows from the addresses it has."""
         return any(address in each.network for each in self.addresses)
@@ -278,12 +283,13 @@ def _remove_addresses(
 ) -> Iterator[RunStep]:
     for place in record.places:
         link = state.links.get(place)
-        if place not in keep and link is not None and link.has_metadata_address:
+        if place not in keep and link is not None and link.has_our_address:
             words = ("ip", "address", "delete", f"{METADATA_ADDRESS}/32", "dev", place)
             yield RunStep(sentence=f"Remove {METADATA_ADDRESS} from {place}.", words=words)
             if len(link.addresses) == 1:
-                # With its last address, the kernel takes all routes from an interface.
-                yield from map(_put_back, link.routes)
+                # With its last address, the kernel takes all routes from an interface. Those over
+                # a gateway come last: it has to be reached by another one.
+                yield from map(_put_back, sorted(link.routes, key=lambda each: " via " in each))
 
 
 def _put_back(route: str) -> RunStep:

@@ -69,7 +69,11 @@ def _bridged(protection: Protection) -> Mapping[str, str]:
     ip = (
         _base("prerouting", "raw", (arriving,))
         + _chain("service", service)
-        + _base("input", "raw", (f"iifname != {elsewhere} ip daddr {METADATA_ADDRESS} drop",))
+        + _base(
+            "input",
+            "raw",
+            (_NO_OPTIONS, f"iifname != {elsewhere} ip daddr {METADATA_ADDRESS} drop"),
+        )
     )
     return {"arp": _arp(bindings, names), "bridge": bridge, "ip": ip}
 
@@ -78,6 +82,8 @@ _ANSWERED: Final = (
     f"tcp dport {METADATA_PORT} accept",
     "icmp type { destination-unreachable, echo-request } accept",
 )
+_NO_OPTIONS: Final = f"ip daddr {METADATA_ADDRESS} ip hdrlength != 5 drop"
+"""Where source routes are accepted, a packet gets the address after prerouting has seen another."""
 _OWN: Final = "iifname . ether saddr . ip saddr != @addresses drop"
 _GUEST: Final = (
     # Below a priority tag the rules of a bridge see less than the receiver, who takes it off.
@@ -152,7 +158,7 @@ def _routed(protection: Protection) -> Mapping[str, str]:
         + _addresses(bindings)
         + _base("prerouting", "raw", ("iifname @ports goto guest",))
         + _chain("guest", guest)
-        + _base("input", "raw", (f"ip daddr {METADATA_ADDRESS} goto service",))
+        + _base("input", "raw", (_NO_OPTIONS, f"ip daddr {METADATA_ADDRESS} goto service"))
         + _chain("service", service)
     )
     return {"arp": _arp(bindings, ports), "ip": ip}

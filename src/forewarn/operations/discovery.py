@@ -72,18 +72,24 @@ def follow_census(
         return Synchronisation(
             reconciliation=found, change=FleetChange(), remarks=found.remarks[:MOST_REMARKS]
         )
-    options = ApplyOptions(
-        skip_busy=True, as_is=True, remove=found.gone, allow_removals=len(found.gone)
-    )
     fleet, plan, wrong = _leave_out_mistakes(
-        found.fleet, lambda fleet: plan_fleet(tx, context, fleet, options)
+        found.fleet, lambda fleet: plan_fleet(tx, context, fleet, _options(found, fleet))
     )
+    options = _options(found, fleet)
     change = apply_fleet(tx, context, fleet, options=options, action=DISCOVER, plan=plan)
     skipped = dict.fromkeys(each.reason for each in change.skipped)
     remarks = (*wrong, *skipped, *found.remarks)
     return Synchronisation(
         reconciliation=found, change=change, remarks=tuple(remarks[:MOST_REMARKS])
     )
+
+
+def _options(found: Reconciliation, fleet: Fleet) -> ApplyOptions:
+    """Return how to apply *fleet*; who cannot be there under a new name keeps the old one."""
+    names = {each.vm.name for each in fleet.virtual_machines}
+    stay = {old for old, new in found.renamed.items() if new not in names}
+    gone = tuple(name for name in found.gone if name not in stay)
+    return ApplyOptions(skip_busy=True, as_is=True, remove=gone, allow_removals=len(gone))
 
 
 def _leave_out_mistakes(

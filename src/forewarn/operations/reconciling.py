@@ -7,7 +7,7 @@ hosts, and never changes or removes one. What looks like a failure of the source
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from forewarn.domain.names import HostName, VmName, name_key
 from forewarn.domain.phrases import say_names
@@ -18,10 +18,10 @@ from forewarn.domain.topology import (
     Topology,
     VirtualMachine,
     make_scope_id,
-    normalise_address,
 )
 from forewarn.files.declarations import USUAL_POLICY
 from forewarn.files.fleet import DeclaredVirtualMachine, Fleet
+from forewarn.operations.address_owners import settle_addresses
 
 _DECIDED: Final = frozenset({"update_domain", "fault_domain", "vm_id"})
 _plain_fields: Final = attrgetter(*(name for name in VM_FIELDS if name not in _DECIDED))
@@ -36,12 +36,16 @@ class Census:
     """The virtual machines that a source has counted.
 
     With a *trouble* the source could not look everywhere, and a machine that is missing may still
-    be there. Those *stopped* are defined but not running. *remarks* are for operators.
+    be there. Those *stopped* are defined but not running. *claims* are machines whose addresses
+    nobody but the machine itself has told. *left_out* are the names and ids of machines that are
+    there and cannot be declared. *remarks* are for operators.
     """
 
     fleet: Fleet
     trouble: str = ""
     stopped: frozenset[VmName] = frozenset()
+    claims: frozenset[VmName] = frozenset()
+    left_out: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -67,11 +71,13 @@ class Terms:
 class Reconciliation:
     """What to do about a census: declare *fleet*, remove those who are *gone*.
 
-    *absences* counts the answers in a row without a machine. With a *refusal* nothing is done.
+    *renamed* has the new names of those that are still there under another one. *absences* counts
+    the answers in a row without a machine. With a *refusal* nothing is done.
     """
 
     fleet: Fleet = field(default_factory=Fleet)
     gone: tuple[VmName, ...] = ()
+    renamed: Mapping[VmName, VmName] = field(default_factory=dict)
     absences: Mapping[VmName, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     refusal: str = ""
@@ -109,9 +115,18 @@ def reconcile(
     is_whole = not census.is_partial
     gone = {name for name, times in counted.items() if is_whole and times >= terms.remove_after}
     names = {each.vm.name for each in found}
-    gone |= {old.name for old in roster.renamed(found) if old.name not in names}
-    joined = [roster.join(each, terms) for each in found]
-    settled, taken = _settle_addresses(known, joined, gone, census.stopped)
+    renamed = {old: new for old, new in roster.renamed(found) if old not in names}
+    gone |= renamed.keys()
+    formers = roster.formers(found)
+    joined = [roster.join(each, formers.get(each.vm.name), terms) for each in found]
+    settled, taken = settle_addresses(
+        known,
+        joined,
+        formers=formers,
+        gone=gone,
+        stopped=census.stopped,
+        claims=census.claims,
+    )
     changed = tuple(each for each in settled if _differs(known, each))
     return Reconciliation(
         fleet=Fleet(
@@ -122,6 +137,7 @@ def reconcile(
             ),
         ),
         gone=tuple(name for name in own if name in gone),
+        renamed=renamed,
         absences={name: times for name, times in counted.items() if name not in gone},
         remarks=(*census.remarks, *remarks, *taken),
     )
@@ -198,32 +214,52 @@ class _Roster:
     def missing(self) -> list[VmName]:
         """Return which machines of the source it does not report, under any name."""
         reported = self.census.fleet.virtual_machines
-        names = {name_key(each.vm.name) for each in reported}
-        ids = {name_key(each.vm.vm_id) for each in reported} - {""}
+        others = set(map(name_key, self.census.left_out))
+        names = {name_key(each.vm.name) for each in reported} | others
+        ids = ({name_key(each.vm.vm_id) for each in reported} | others) - {""}
         return [
             name
             for name, vm in self.own.items()
             if name_key(name) not in names and name_key(vm.vm_id) not in ids
         ]
 
-    def renamed(self, found: Iterable[DeclaredVirtualMachine]) -> Iterator[VirtualMachine]:
-        """Yield the machines of the source that have another name now, or another spelling."""
+    def renamed(self, found: Iterable[DeclaredVirtualMachine]) -> Iterator[tuple[VmName, VmName]]:
+        """Yield the names that machines of the source had, and the other ones they have now."""
         for each in found:
-            yield from (old for old in self._namesakes(each.vm) if old.name != each.vm.name)
+            for old in self._namesakes(each.vm):
+                if old.name != each.vm.name:
+                    yield old.name, each.vm.name
 
-    def join(self, declared: DeclaredVirtualMachine, terms: Terms) -> DeclaredVirtualMachine:
-        """Return *declared* as the source's own, with what it does not say as it was."""
-        vm, before = declared.vm, self.own.get(declared.vm.name)
+    def formers(self, found: Iterable[DeclaredVirtualMachine]) -> dict[VmName, VirtualMachine]:
+        """Return what each machine was before: what has its id, or else its name."""
+        by_vm_id = self.known.directory.by_vm_id
+        same = {
+            each.vm.name: by_vm_id.get(name_key(each.vm.vm_id)) for each in found if each.vm.vm_id
+        }
+        formers = {name: vm for name, vm in same.items() if vm is not None}
+        known = {vm.name for vm in formers.values()}
+        for each in found:
+            before = self.own.get(each.vm.name)
+            if before is not None and before.name not in known:
+                formers.setdefault(each.vm.name, before)
+        return formers
+
+    def join(
+        self, declared: DeclaredVirtualMachine, before: VirtualMachine | None, terms: Terms
+    ) -> DeclaredVirtualMachine:
+        """Return *declared* as the source's own, with what it does not say as it was *before*."""
+        vm = declared.vm
         host = vm.host and self.hosts[name_key(vm.host)]
         if before is not None and self.census.is_partial and vm.name in self.census.stopped:
             # Where it runs may be just where nobody could look.
             host = before.host
-        scope = declared.scope
+        owned = declared if before is None else _with_place(declared, before)
+        scope = owned.scope
         if scope.kind is ScopeKind.VIRTUAL_MACHINE and scope.policy == USUAL_POLICY:
             scope = self.known.scopes.get(scope.scope_id, scope)
+            owned = owned if scope is owned.scope else replace(owned, scope=scope)
         labels = {**vm.labels, OWNER_LABEL: terms.source}
-        owned = declared if scope is declared.scope else replace(declared, scope=scope)
-        return _with_vm(owned, host=host, labels=labels)
+        return replace(owned, vm=replace(vm, host=host, labels=labels))
 
     def _namesakes(self, vm: VirtualMachine) -> Iterator[VirtualMachine]:
         """Yield the machines of the fleet with the name or the vm_id of *vm*."""
@@ -267,75 +303,20 @@ def _spellings(known: Topology, fleet: Fleet) -> dict[str, HostName]:
     return spellings
 
 
-def _with_vm(declared: DeclaredVirtualMachine, **fields: Any) -> DeclaredVirtualMachine:
-    """Return *declared* with these *fields* of its machine; itself if it has them already."""
-    # Of a large fleet hardly any machine changes, and a copy costs more than all the rest.
-    vm = declared.vm
-    if all(getattr(vm, name) == value for name, value in fields.items()):
+def _with_place(declared: DeclaredVirtualMachine, before: VirtualMachine) -> DeclaredVirtualMachine:
+    """Return *declared* with the domains that it had under another name in the same set."""
+    if before.name == declared.vm.name or before.scope_id != declared.vm.scope_id:
         return declared
-    return replace(declared, vm=replace(vm, **fields))
+    update, fault = declared.update_domain, declared.fault_domain
+    return replace(
+        declared,
+        update_domain=before.update_domain if update is None else update,
+        fault_domain=before.fault_domain if fault is None else fault,
+    )
 
 
 def _is_same(one: str, other: str) -> bool:
     return name_key(one) == name_key(other)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Addresses:
-    """Who has which address: the machine that has it now, unless it has given it up.
-
-    Otherwise a machine could take the place of another one by stating its address.
-    """
-
-    known: Topology
-    stated: Mapping[VmName, Sequence[str]]
-    gone: Container[VmName]
-    stopped: Container[VmName]
-
-    def owners(self) -> dict[str, VmName]:
-        """Return the owner of each address that is stated."""
-        owners: dict[str, VmName] = {}
-        for name, keys in self.stated.items():
-            for key in keys:
-                holder = self.known.directory.by_address.get(key)
-                keeps = holder is not None and self._keeps(holder.name, key)
-                owners.setdefault(key, holder.name if holder is not None and keeps else name)
-        return owners
-
-    def _keeps(self, holder: VmName, key: str) -> bool:
-        if holder in self.gone:
-            return False
-        if holder not in self.stated:  # it belongs to somebody else, or is missing for now
-            return True
-        stated = self.stated[holder]
-        return key in stated if stated else holder not in self.stopped
-
-
-def _settle_addresses(
-    known: Topology,
-    found: Sequence[DeclaredVirtualMachine],
-    gone: Container[VmName],
-    stopped: Container[VmName],
-) -> tuple[list[DeclaredVirtualMachine], list[str]]:
-    """Give each address to one machine, and each machine that states none those it had."""
-    stated = {each.vm.name: tuple(map(_key_of, each.vm.addresses)) for each in found}
-    owners = _Addresses(known=known, stated=stated, gone=gone, stopped=stopped).owners()
-    settled, remarks = [], []
-    for each in found:
-        name, before = each.vm.name, known.virtual_machines.get(each.vm.name)
-        addresses = each.vm.addresses or (before.addresses if before else ())
-        lost = [it for it in addresses if owners.get(_key_of(it), name) != name]
-        remarks += [f"{name}: address {it} belongs to {owners[_key_of(it)]}." for it in lost]
-        kept = tuple(dict.fromkeys(it for it in addresses if it not in lost))
-        settled.append(_with_vm(each, addresses=kept))
-    return settled, remarks
-
-
-def _key_of(address: str) -> str:
-    try:
-        return normalise_address(address)
-    except ValueError:
-        return address  # whoever checks the fleet says what is wrong with it
 
 
 def _differs(known: Topology, declared: DeclaredVirtualMachine) -> bool:

@@ -5,9 +5,19 @@ from pathlib import Path
 from tests.contrib.conftest import CONTRIB, FAST, Program
 from tests.contrib.openstack.api import NovaServer
 from tests.contrib.openstack.conftest import identify, make_cloud, write_credentials
-from tests.contrib.served import EVENT_TYPES, carry_out_each_type, maintain_host, serve
+from tests.contrib.served import (
+    EVENT_TYPES,
+    SECONDS,
+    carry_out_each_type,
+    follow_inventory,
+    maintain_host,
+    problem_of,
+    serve,
+    wait_for,
+    where,
+)
 from tests.contrib.ssh import calls
-from tests.e2e.conftest import ServerMaker
+from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.test_tls import Pair
 
 
@@ -47,3 +57,35 @@ def test_each_type_of_event_and_a_host_are_carried_out_as_the_readme_says(
         "root@compute-2 sh -s <<< apt-get -qy dist-upgrade",
         "root@compute-2 systemctl reboot",
     ]
+
+
+def test_fleet_follows_the_cloud_as_the_readme_says(
+    make_server: ServerMaker, tmp_path: Path, pair: Pair
+) -> None:
+    cloud = make_cloud()
+    with cloud.api.listening(pair):
+        credentials = write_credentials(tmp_path, cloud.api.url)
+        with credentials.open("a", encoding="ascii") as file:
+            file.write(f"\nexport OS_CACERT={pair.certificate}\n")
+        changes = {
+            '"--credentials"': '"--pause", "0.05", "--credentials"',
+            "/etc/forewarn/openrc": str(credentials),
+        }
+        server = follow_inventory(make_server, tmp_path, "openstack", changes)
+        wait_for(server, "web-1", "compute-2")
+        found = server.operate("GET", "virtual-machines/web-0").json()
+
+        cloud.server("web-1").host = "compute-3"
+        cloud.servers.remove(cloud.server("idle"))
+        wait_for(server, "web-1", "compute-3")
+        wait_for(server, "idle", None)
+
+        credentials.unlink()
+        wait_until(lambda: bool(problem_of(server)), "no problem", SECONDS, pause=0.2)
+
+    assert found["vm_id"] == identify(0)
+    assert found["addresses"] == ["10.0.0.100"]
+    assert found["labels"]["discovery"] == "openstack"
+    assert "openrc" in problem_of(server)
+    assert where(server, "web-1") == "compute-3"
+    assert server.operate("GET", "virtual-machines/mine").status == 200

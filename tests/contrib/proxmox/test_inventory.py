@@ -25,7 +25,13 @@ def machine(fleet: Fleet, name: str) -> DeclaredVirtualMachine:
     return next(each for each in fleet.virtual_machines if each.vm.name == name)
 
 
-def report(*addresses: object) -> list[dict[str, object]]:
+def report(cluster: Cluster, name: str, *addresses: str) -> None:
+    """Have a guest report addresses, which has none from cloud-init."""
+    del cluster.guest(name).config["ipconfig0"]
+    cluster.guest(name).reported = interfaces(*addresses)
+
+
+def interfaces(*addresses: object) -> list[dict[str, object]]:
     """Return what an agent answers."""
     known = [{"ip-address": each, "ip-address-type": "ipv4", "prefix": 24} for each in addresses]
     loopback = [{"ip-address": "127.0.0.1", "ip-address-type": "ipv4", "prefix": 8}]
@@ -75,26 +81,43 @@ def test_only_machines_with_a_tag(inventory: Program) -> None:
 
 
 def test_agents_are_asked_only_if_they_are_trusted(cluster: Cluster, inventory: Program) -> None:
-    cluster.guest("web-0").reported = report("10.0.0.100", "192.168.7.9")
+    report(cluster, "web-0", "192.168.7.8", "192.168.7.9")
 
-    assert machine(read(inventory), "web-0").vm.addresses == ("10.0.0.100",)
+    assert machine(read(inventory), "web-0").vm.addresses == ()
     assert machine(read(inventory, "--trust-agent"), "web-0").vm.addresses == (
-        "10.0.0.100",
+        "192.168.7.8",
         "192.168.7.9",
     )
 
 
+def test_agent_counts_only_where_cloud_init_gives_no_address(
+    cluster: Cluster, inventory: Program
+) -> None:
+    """Or else its neighbour could report an address that it does not report while it is off."""
+    cluster.guest("web-0").reported = interfaces("192.168.7.9")
+
+    assert machine(read(inventory, "--trust-agent"), "web-0").vm.addresses == ("10.0.0.100",)
+
+
 def test_guest_cannot_take_the_address_of_another(cluster: Cluster, inventory: Program) -> None:
-    cluster.guest("web-0").reported = report("10.0.0.102", "192.168.7.1", "192.168.7.2")
-    cluster.guest("idle").reported = report("192.168.7.2")
+    report(cluster, "web-0", "10.0.0.102", "192.168.7.1", "192.168.7.2")
+    report(cluster, "idle", "192.168.7.2")
 
     ended = inventory.run("--trust-agent")
 
     fleet = read_fleet_file(ended.printed)
-    assert machine(fleet, "web-0").vm.addresses == ("10.0.0.100", "192.168.7.1")
+    assert machine(fleet, "web-0").vm.addresses == ("192.168.7.1",)
     assert machine(fleet, "db-0").vm.addresses == ("10.0.0.102",)
-    assert machine(fleet, "idle").vm.addresses == ("10.0.0.103",)
+    assert machine(fleet, "idle").vm.addresses == ()
     assert "web-0 reports 10.0.0.102, which is not only its own" in ended.said.splitlines()
+
+
+def test_guest_cannot_hide_an_address_inside_ipv6(cluster: Cluster, inventory: Program) -> None:
+    report(cluster, "web-0", "::ffff:10.0.0.102", "::ffff:127.0.0.1", "::ffff:192.168.7.1")
+
+    fleet = read(inventory, "--trust-agent")
+
+    assert machine(fleet, "web-0").vm.addresses == ("192.168.7.1",)
 
 
 @pytest.mark.parametrize(
@@ -108,18 +131,21 @@ def test_guest_cannot_take_the_address_of_another(cluster: Cluster, inventory: P
 def test_guest_cannot_break_the_inventory(
     cluster: Cluster, inventory: Program, answer: object
 ) -> None:
+    del cluster.guest("web-0").config["ipconfig0"]
     cluster.guest("web-0").reported = answer
 
-    assert machine(read(inventory, "--trust-agent"), "web-0").vm.addresses == ("10.0.0.100",)
+    assert machine(read(inventory, "--trust-agent"), "web-0").vm.addresses == ()
 
 
 def test_guest_cannot_report_without_end(cluster: Cluster, inventory: Program) -> None:
-    cluster.guest("web-0").reported = report(*(f"192.168.7.{number}" for number in range(1, 200)))
+    report(cluster, "web-0", *(f"192.168.7.{number}" for number in range(1, 200)))
 
-    assert len(machine(read(inventory, "--trust-agent"), "web-0").vm.addresses) == 1 + 16
+    assert len(machine(read(inventory, "--trust-agent"), "web-0").vm.addresses) == 16
 
 
 def test_agent_that_does_not_run_is_left_out(cluster: Cluster, inventory: Program) -> None:
+    for name in ("web-0", "web-1", "db-0", "idle"):
+        del cluster.guest(name).config["ipconfig0"]
     cluster.guest("idle").stop()
     cluster.guest("db-0").config["agent"] = "0"
 

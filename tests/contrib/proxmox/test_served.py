@@ -7,13 +7,18 @@ from tests.contrib.proxmox.api import PveGuest
 from tests.contrib.proxmox.conftest import config, make_cluster
 from tests.contrib.served import (
     EVENT_TYPES,
+    SECONDS,
     carry_out_each_type,
+    follow_inventory,
     follow_the_page,
     maintain_host,
+    problem_of,
     serve,
+    wait_for,
+    where,
 )
 from tests.contrib.ssh import calls
-from tests.e2e.conftest import ServerMaker
+from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.test_tls import Pair
 
 
@@ -84,3 +89,34 @@ def test_failure_of_the_product_is_the_reason_of_the_event(
     assert ended["outcome"] == "failed"
     assert "exit code 1: cannot verify the certificate of" in ended["reason"]
     assert cluster.guest("web-0").status == "running"
+
+
+def test_fleet_follows_the_cluster_as_the_readme_says(
+    make_server: ServerMaker, tmp_path: Path, pair: Pair, token_file: Path
+) -> None:
+    cluster = make_cluster()
+    with cluster.api.listening(pair):
+        changes = {
+            '"--url"': '"--pause", "0.05", "--url"',
+            "https://pve-1.example.org:8006": cluster.api.url,
+            "/etc/forewarn/pve.token": str(token_file),
+            "/etc/forewarn/pve-root-ca.pem": str(pair.certificate),
+        }
+        server = follow_inventory(make_server, tmp_path, "proxmox", changes)
+        wait_for(server, "web-1", "pve-2")
+        found = server.operate("GET", "virtual-machines/web-1").json()
+
+        cluster.guest("web-1").node = "pve-3"
+        gone = cluster.guests.pop(103)
+        wait_for(server, "web-1", "pve-3")
+        wait_for(server, gone.name, None)
+
+        token_file.unlink()
+        wait_until(lambda: bool(problem_of(server)), "no problem", SECONDS, pause=0.2)
+
+    assert (found["scope_id"], found["update_domain"]) == ("availability-set/web", 6)
+    assert found["addresses"] == ["10.0.0.101"]
+    assert found["labels"] == {"discovery": "pve", "vmid": "101"}
+    assert "pve.token" in problem_of(server)
+    assert where(server, "web-1") == "pve-3"
+    assert server.operate("GET", "virtual-machines/mine").status == 200

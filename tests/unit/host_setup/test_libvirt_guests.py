@@ -1,11 +1,20 @@
 """Ports and MAC addresses from libvirt, addresses from the fleet."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import VirtualMachine, standalone
 from forewarn.host_setup.bindings import HostSetupError, make_binding
-from forewarn.host_setup.libvirt_guests import LibvirtPort, bind_ports, decode_domain
+from forewarn.host_setup.libvirt_guests import (
+    LibvirtPort,
+    bind_ports,
+    decode_domain,
+    read_ports,
+)
+from forewarn.host_setup.programs import SEARCH_PATH, Programs
 
 XML = """
 <domain type='qemu' id='1'>
@@ -71,6 +80,11 @@ def test_guest_is_found_in_the_fleet(known: VirtualMachine) -> None:
         ((), ("br0",), "web-0 (vnet0) is not in the fleet."),
         ((vm("web-0"),), ("br0",), "web-0 (vnet0) has no addresses in the fleet."),
         ((vm("web-0", "10.0.0.11"),), ("br0", "virbr0"), "web-0 has several ports (vnet0, vnet1)"),
+        (
+            (vm("web-0", "127.0.0.1"),),
+            ("br0",),
+            "web-0 (vnet0) cannot be bound. '127.0.0.1' cannot",
+        ),
     ],
 )
 def test_guest_that_cannot_be_bound_is_named(
@@ -84,3 +98,62 @@ def test_guest_that_cannot_be_bound_is_named(
 
 def test_guest_of_another_bridge_is_left_alone() -> None:
     assert bind_ports((ELSEWHERE,), (vm("web-0", "10.0.0.11"),), ("br0",)) == ((), ())
+
+
+OTHER = LibvirtPort(vm="db", vm_id="2", port="vnet7", mac="52:54:00:00:00:17", bridge="br0")
+FLEET = (vm("web-0", "10.0.0.11", vm_id=ID), vm("db", "10.0.0.17"))
+
+
+@pytest.mark.parametrize(
+    ("port", "said"),
+    [
+        (replace(PORT, port="vm+1"), "web-0 (vm+1) cannot be bound. 'vm+1' is not a valid"),
+        (replace(PORT, mac="01:00:5e:00:00:01"), "web-0 (vnet0) cannot be bound. '01:00:5e"),
+        (replace(PORT, vm="x", vm_id="3"), "x (vnet0) is not in the fleet."),
+    ],
+    ids=["port", "MAC address", "stranger"],
+)
+def test_guest_that_cannot_be_bound_keeps_nobody_else_from_it(port: LibvirtPort, said: str) -> None:
+    (binding,), (problem,) = bind_ports((port, OTHER), FLEET, ("br0",))
+
+    assert binding.vm == "db"
+    assert problem.startswith(said)
+
+
+def test_guests_with_the_same_mac_address_are_not_bound() -> None:
+    twin = replace(OTHER, mac=PORT.mac.upper())
+
+    bindings, problems = bind_ports((PORT, twin), FLEET, ("br0",))
+
+    assert bindings == ()
+    assert [each.partition(" has the same MAC")[0] for each in problems] == [
+        "web-0 (vnet0)",
+        "db (vnet7)",
+    ]
+
+
+def test_guest_with_the_name_of_another_is_not_bound_in_its_place() -> None:
+    namesake = replace(PORT, vm_id="9", port="vnet9", mac="52:54:00:00:00:19")
+
+    (binding,), problems = bind_ports((namesake, PORT), FLEET, ("br0",))
+
+    assert binding.port == "vnet0"
+    assert problems == ("web-0 (vnet9) is not in the fleet.",)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_guest_that_ends_meanwhile_is_left_out(tmp_path: Path, *, is_there: bool) -> None:
+    virsh = tmp_path / "virsh"
+    listed = f"test -e {tmp_path}/asked || echo {ID}" if not is_there else f"echo {ID}"
+    virsh.write_text(
+        f"#!/bin/sh\ncase $3 in list) {listed} ;; *) : > {tmp_path}/asked; exit 1 ;; esac\n",
+        encoding="utf-8",
+    )
+    virsh.chmod(0o755)
+    programs = Programs(search_path=f"{tmp_path}:{SEARCH_PATH}")
+
+    if is_there:
+        with pytest.raises(HostSetupError, match="dumpxml"):
+            read_ports(programs, "test:///default")
+    else:
+        assert read_ports(programs, "test:///default") == ()

@@ -62,11 +62,41 @@ def test_routes_that_are_not_ours_are_kept_as_they_are_typed() -> None:
     )
 
 
+def test_route_with_several_next_hops_is_one_route() -> None:
+    printed = (
+        "10.5.0.0/16 \n"
+        "\tnexthop via 10.0.0.11 dev br0 weight 1 onlink linkdown \n"
+        "\tnexthop via 10.0.0.12 dev vnet0 weight 1 dead \n"
+        "10.6.0.0/16 dev vnet0 scope link \n"
+    )
+    both = (
+        "10.5.0.0/16 nexthop via 10.0.0.11 dev br0 weight 1 onlink "
+        "nexthop via 10.0.0.12 dev vnet0 weight 1"
+    )
+
+    links = decode_links(LISTED, printed)
+
+    assert links["br0"].routes == (both,)
+    assert links["vnet0"].routes == (both, "10.6.0.0/16 dev vnet0 scope link")
+
+
+def test_interface_may_be_called_like_the_state_of_a_route() -> None:
+    listed: Any = [{"ifname": "dead"}]
+
+    links = decode_links(listed, "10.6.0.0/16 dev dead scope link dead \n")
+
+    assert links["dead"].routes == ("10.6.0.0/16 dev dead scope link",)
+
+
 def test_only_our_routes_are_read() -> None:
     listed: Any = [
         {"dst": "default", "gateway": "10.0.0.254", "dev": "eth0"},
         {"dst": "10.9.0.11", "dev": "br0", "table": "16925", "scope": "link"},
         {"type": "local", "dst": "10.0.0.1", "dev": "br0", "table": "local"},
+        # What an operator may have put into a table of that number:
+        {"dst": "default", "gateway": "10.0.0.254", "dev": "eth0", "table": "16925"},
+        {"dst": "10.8.0.0/24", "dev": "eth0", "table": "16925"},
+        {"type": "blackhole", "dst": "10.9.0.12", "table": "16925"},
     ]
 
     assert decode_routes(listed) == {(IPv4Address("10.9.0.11"), "br0")}

@@ -107,6 +107,15 @@ def test_address_of_an_operator_stays_an_operators() -> None:
     assert plan_undo(state, plan.record).steps == ()
 
 
+def test_address_that_an_operator_has_put_in_place_of_ours_stays() -> None:
+    state, record = applied()
+    edited = replace(BRIDGE, addresses=(*BRIDGE.addresses, IPv4Interface("169.254.169.254/16")))
+    state = replace(state, links={**state.links, "br0": edited})
+
+    assert commands(plan_apply(SETUP, state, record).steps) == []
+    assert commands(plan_undo(state, record).steps) == ["nft -f -"]
+
+
 def test_undo_removes_what_a_crash_left() -> None:
     """The record was written, the rules were loaded, and the address was not added any more."""
     record = plan_apply(SETUP, FRESH, NOTHING).record
@@ -181,12 +190,14 @@ def test_answers_are_routed_where_the_bridge_has_no_address() -> None:
 
 
 def test_routes_of_an_operator_survive_the_last_address() -> None:
-    link = replace(BRIDGE, addresses=(METADATA,), routes=("10.9.0.0/24 dev br0 scope link",))
+    routes = ("default via 10.9.0.1 dev br0", "10.9.0.0/24 dev br0 scope link")
+    link = replace(BRIDGE, addresses=(METADATA,), routes=routes)
     record = SetupRecord(places=("br0",))
 
     assert commands(plan_undo(HostState(links={"br0": link}), record).steps) == [
         "ip address delete 169.254.169.254/32 dev br0",
         "ip route replace 10.9.0.0/24 dev br0 scope link",
+        "ip route replace default via 10.9.0.1 dev br0",
     ]
 
 
