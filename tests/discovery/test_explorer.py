@@ -185,7 +185,7 @@ def test_answer_that_breaks_the_server_in_a_way_nobody_thought_of_holds_up_no_ot
     expedition.sources = (known("breaking", breaking), known("working", working))
 
     with expedition.under_way():
-        wait_until(lambda: "the log" in expedition.problem("breaking"), "the problem")
+        wait_until(lambda: "server log" in expedition.problem("breaking"), "the problem")
         wait_until(lambda: expedition.fleet == {"b"}, "the machine of the other")
         asked = breaking.times
         wait_until(lambda: breaking.times > asked, "another question")
