@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference that are made from tables in the code.
+"""Write the pages and pictures of docs that are made from tables in the code.
 
 Run it with `make reference`; `--check` only tells whether it would change anything.
 """
@@ -12,6 +12,7 @@ from typing import Any, Final
 from typer.main import get_command
 
 import forewarn.control.app  # noqa: F401 - with the errors of all that it can do
+from draw_pictures import pictures
 from forewarn.cli.app import app
 from forewarn.cli.errors import ExitCode
 from forewarn.control.problems import refusals, status_of
@@ -22,16 +23,19 @@ from forewarn.protocol.versions import API_VERSIONS
 from forewarn.settings import Settings
 from wire_schemas import document_schema, openapi
 
-REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
+DOCS: Final = Path(__file__).parent.parent / "docs"
+REFERENCE: Final = DOCS / "reference"
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Yield each generated page with its text."""
+    """Yield each generated page and picture with its text."""
     yield REFERENCE / "tables.md", "\n".join(_tables())
     yield REFERENCE / "cli.md", "\n".join(_command_line())
     for version in API_VERSIONS:
         for kind, content in (("schema", document_schema(version)), ("openapi", openapi(version))):
             yield REFERENCE / "wire" / f"{version.name}.{kind}.json", _pretty(content)
+    for name, picture in pictures():
+        yield DOCS / "pictures" / name, picture
 
 
 def main() -> int:
@@ -43,12 +47,12 @@ def main() -> int:
     ]
     if "--check" in sys.argv[1:]:
         for path, _ in stale:
-            print(f"{path.relative_to(REFERENCE)} is out of date; run: make reference")
+            print(f"{path.relative_to(DOCS)} is out of date; run: make reference")
         return 1 if stale else 0
     for path, text in stale:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        print(f"wrote {path.relative_to(REFERENCE)}")
+        print(f"wrote {path.relative_to(DOCS)}")
     return 0
 
 

@@ -22,6 +22,7 @@ from tests.e2e.conftest import wait_until
 from tests.e2e.test_detach import READY, stop
 from tests.examples.test_testing import WITHOUT_OTHERS
 from tests.ports import free_port
+from tests.receiver import Receiver
 
 SECONDS: Final = 60
 FLEET: Final = ROOT / "examples" / "testing" / "fleet.toml"
@@ -36,7 +37,7 @@ _VOLATILE: Final = {
     _ID.pattern: "ID",
     r"\bfw_[\w…-]+": "SECRET",
     r"\d{4}-\d\d-\d\d[ T]": "",
-    r"\d\d:\d\d:\d\d(?:Z|\.\d+|\+00:00| GMT)*": "TIME",
+    r"\d\d:\d\d:\d\d(?:Z|[.,]\d+|\+00:00| GMT)*": "TIME",
     r"\w{3}, \d\d \w{3} \d{4} ": "",
     r"\b\d+(?:\.\d+)? ?(?:s|seconds)\b": "DURATION",
     r"\b(?:process|kill) \d+": "PID",
@@ -49,11 +50,12 @@ _VOLATILE: Final = {
 class Walk:
     """A page that is being followed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, receiver: Receiver) -> None:
         self._root = folder
         self._home = folder / "home"
         self._home.mkdir()
         shutil.copy(FLEET, self._home)
+        (self._home / "contrib").symlink_to(ROOT / "contrib")
         self._metadata, self._control = free_port(), free_port()
         self._variables = {
             "HOME": str(self._home),
@@ -67,6 +69,7 @@ class Walk:
         }
         self._servers: list[int] = []
         self._running: list[tuple[subprocess.Popen[bytes], Path, Block, list[str]]] = []
+        self._receiver = receiver
         self._last_id = "ID"
 
     def follow(self, block: Block) -> None:
@@ -90,7 +93,7 @@ class Walk:
             def is_printed(log: Path = log, shown: list[str] = shown) -> bool:
                 return _is_shown(shown, log.read_text())
 
-            wait_until(is_printed, f"{block.place}: {shown} is not printed", SECONDS, pause=0.1)
+            wait_until(is_printed, f"{block.place}: {shown} is not in {log}", SECONDS, pause=0.1)
             assert process.poll() is None, f"{block.place}: it has ended: {log.read_text()}"
 
     def stop(self) -> None:
@@ -115,7 +118,7 @@ class Walk:
         return folder / self._here(name)
 
     def _type(self, command: str, shown: list[str], block: Block) -> None:
-        command = command.replace(" ID", f" {self._last_id}")
+        command = re.sub(r"\bID\b", self._last_id, command)
         if command.startswith(UNTIL_STOPPED):
             self._leave_running(command, shown, block)
             return
@@ -169,7 +172,9 @@ class Walk:
         """Return *text* with the addresses and folders of this walk."""
         metadata, control = f"127.0.0.1:{self._metadata}", f"127.0.0.1:{self._control}"
         text = re.sub(r"(127\.0\.0\.1|0\.0\.0\.0):8169|169\.254\.169\.254:80\b", metadata, text)
-        text = re.sub(r"(127\.0\.0\.1|10\.0\.0\.5):8170", control, text)
+        text = text.replace("--speed 60", "--speed 180")  # tests have less patience than readers
+        text = text.replace("10.0.0.5", "127.0.0.1").replace("127.0.0.1:8170", control)
+        text = text.replace("https://hooks.example.org", self._receiver.url)
         return re.sub(r"(?<![\w.])/(etc|var)/", rf"{self._root}/\1/", text)
 
 
@@ -178,12 +183,14 @@ def walking(folder: Path) -> Iterator[Walk]:
     """Give a walk in *folder*, of which nothing is left running."""
     for name in ("etc/systemd/system", "etc/forewarn", "var/backups", "var/lib/forewarn"):
         (folder / name).mkdir(parents=True)
-    walk = Walk(folder)
-    try:
-        yield walk
-        walk.finish()
-    finally:
-        walk.stop()
+    receiver = Receiver()
+    walk = Walk(folder, receiver)
+    with receiver.listening():
+        try:
+            yield walk
+            walk.finish()
+        finally:
+            walk.stop()
 
 
 def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
