@@ -19,6 +19,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.md",
     *sorted(ROOT.glob("examples/**/README.md")),
     *sorted(ROOT.glob("docs/tutorials/*.md")),
     *sorted(ROOT.glob("docs/how-to/*.md")),
