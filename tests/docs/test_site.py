@@ -1,33 +1,18 @@
 """The site of the documentation can be built, is complete, and its links lead somewhere."""
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import ROOT
+from tests.docs.building import build_site
 
 from check_site import find_problems
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site of a copy, because Zensical writes below its configuration only."""
-    copy = tmp_path_factory.mktemp("site")
-    shutil.copy(ROOT / "mkdocs.yml", copy)
-    shutil.copytree(ROOT / "docs", copy / "docs")
-    build = [str(Path(sys.executable).with_name("zensical")), "build", "--strict"]
-    repository = {"REPOSITORY": "https://git.example.org/forewarn"}
-
-    built = subprocess.run(
-        build, cwd=copy, env=repository, capture_output=True, text=True, timeout=120, check=False
-    )
-
-    assert built.returncode == 0, built.stderr
-    return copy / "site"
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
