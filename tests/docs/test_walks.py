@@ -26,3 +26,21 @@ def test_test_that_is_named_above_a_block_exists(block: Block) -> None:
 
     assert (ROOT / path).is_file(), f"{block.place}: {path} does not exist"
     assert not name or block.claim in find_tests([path]), f"{block.place}: no test is {name}"
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "reason"),
+    [
+        ("toml", 'name = "web-0"\n', "name the file that this is"),
+        ("console", "$ echo web-0\nweb-1\n", "printed"),
+        ("console", "$ false\n", "ended with 1"),
+        ("sh", "false\ntrue\n", "ended with 1"),
+    ],
+)
+def test_block_that_does_not_do_what_it_says_is_refused(
+    language: str, text: str, reason: str, tmp_path: Path
+) -> None:
+    block = Block(page=ROOT / "README.md", line=1, language=language, text=text, claim=None)
+
+    with walking(tmp_path) as walk, pytest.raises(AssertionError, match=reason):
+        walk.follow(block)

@@ -110,7 +110,7 @@ class Walk:
         path = self._place(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self._here(text), encoding="utf-8")
-        path.chmod(0o755 if text.startswith("#!") else 0o600)
+        path.chmod(0o600)
 
     def _place(self, name: str) -> Path:
         where = self._root / "cwd"
