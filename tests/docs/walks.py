@@ -24,7 +24,7 @@ from tests.examples.test_testing import WITHOUT_OTHERS
 from tests.ports import free_port
 from tests.receiver import Receiver
 
-SECONDS: Final = 60
+SECONDS: Final = 120
 FLEET: Final = ROOT / "examples" / "testing" / "fleet.toml"
 """What readers have already, unless the page has another."""
 STAND_INS: Final = Path(__file__).with_name("stand_ins")
