@@ -18,6 +18,7 @@ from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.settings import Settings
+from forewarn.wording.durations import format_duration
 from wire_schemas import document_schema, openapi
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
@@ -58,15 +59,19 @@ def _pretty(content: dict[str, Any]) -> str:
 
 
 def _tables() -> Iterator[str]:
-    yield "# The rules as tables"
+    yield "# Settings, errors and rules"
     yield ""
-    yield "Generated from the code by `make reference`."
+    yield "Generated from the tables in the code by `make reference`."
     yield from _table(
         "Api-versions",
         ("api-version", "adds", "NotBefore", "Metadata header on POST", "described by"),
         _version_rows(),
     )
-    yield from _table("Minimum notice", ("EventType", "notice"), MINIMUM_NOTICE.items())
+    yield from _table(
+        "Minimum notice",
+        ("EventType", "notice"),
+        ((kind, format_duration(notice)) for kind, notice in MINIMUM_NOTICE.items()),
+    )
     yield from _table(
         "Default descriptions",
         ("EventType", "EventSource", "Description"),
@@ -77,6 +82,8 @@ def _tables() -> Iterator[str]:
         ("from", "trigger", "to"),
         ((status, trigger, after) for (status, trigger), after in TRANSITIONS.items()),
     )
+    yield ""
+    yield "![The life of an event](../pictures/life-of-an-event.svg)"
     yield from _table(
         "Refusals of the metadata endpoint",
         ("reason", "status", "body"),
