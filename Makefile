@@ -9,7 +9,8 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 PYTEST := $(BIN)/pytest $(if $(filter true,$(CI)),--no-skips)
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
 export UV_PYTHON_DOWNLOADS := never
-export NO_MKDOCS_2_WARNING := 1
+# Where the edit links of the documentation lead.
+export REPOSITORY ?= $(patsubst %.git,%,$(filter https://%,$(shell git remote get-url origin 2>/dev/null)))
 # Where it is set, each of the thousands of processes of a test run compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -71,8 +72,10 @@ soak: .venv/.dev  ## run the properties and made-up requests for long, kill the 
 reference: .venv/.dev  ## rewrite what docs/ takes from the tables in the code
 	@$(BIN)/python scripts/generate_reference.py
 
-docs: .venv/.dev  ## build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+docs: .venv/.dev  ## build the documentation into site/, and check its links
+	@rm -rf site
+	@$(BIN)/zensical build --strict
+	@$(BIN)/python scripts/check_site.py
 
 lock: .venv/.dev  ## pin the newest dependencies
 	@$(COMPILE) --extra server pyproject.toml --output-file requirements/runtime.txt
@@ -85,7 +88,7 @@ lock: .venv/.dev  ## pin the newest dependencies
 	@echo openapi-python-client | $(COMPILE) - --output-file tests/e2e/openapi-python-client.txt
 
 clean:  ## remove everything the commands made
-	rm -rf .venv .lab dist site .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .lab dist site .cache .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 .venv/.runtime: .venv/bin/python requirements/runtime.txt requirements/build.txt pyproject.toml
 	@$(INSTALL) --require-hashes --requirements requirements/runtime.txt

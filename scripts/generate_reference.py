@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference that are made from tables in the code.
+"""Write the pages and pictures of docs that are made from tables in the code.
 
 Run it with `make reference`; `--check` only tells whether it would change anything.
 """
@@ -9,29 +9,31 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from typer.main import get_command
-
 import forewarn.control.app  # noqa: F401 - with the errors of all that it can do
-from forewarn.cli.app import app
-from forewarn.cli.errors import ExitCode
+from command_reference import command_line
+from draw_pictures import pictures
 from forewarn.control.problems import refusals, status_of
 from forewarn.domain.event import DESCRIPTIONS, TRANSITIONS
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.settings import Settings
+from forewarn.wording.durations import format_duration
 from wire_schemas import document_schema, openapi
 
-REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
+DOCS: Final = Path(__file__).parent.parent / "docs"
+REFERENCE: Final = DOCS / "reference"
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Yield each generated page with its text."""
+    """Yield each generated page and picture with its text."""
     yield REFERENCE / "tables.md", "\n".join(_tables())
-    yield REFERENCE / "cli.md", "\n".join(_command_line())
+    yield REFERENCE / "cli.md", "\n".join(command_line())
     for version in API_VERSIONS:
         for kind, content in (("schema", document_schema(version)), ("openapi", openapi(version))):
             yield REFERENCE / "wire" / f"{version.name}.{kind}.json", _pretty(content)
+    for name, picture in pictures():
+        yield DOCS / "pictures" / name, picture
 
 
 def main() -> int:
@@ -43,58 +45,13 @@ def main() -> int:
     ]
     if "--check" in sys.argv[1:]:
         for path, _ in stale:
-            print(f"{path.relative_to(REFERENCE)} is out of date; run: make reference")
+            print(f"{path.relative_to(DOCS)} is out of date; run: make reference")
         return 1 if stale else 0
     for path, text in stale:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        print(f"wrote {path.relative_to(REFERENCE)}")
+        print(f"wrote {path.relative_to(DOCS)}")
     return 0
-
-
-_TIMES: Final = """\
-## Durations and times
-
-A DURATION is `30s`, `15m`, `1h30m` or `2d`; a number without a unit is in seconds. A TIME is a
-duration with its unit, a time of day in GMT (`22:00`), or a date and time with a zone
-(`2026-01-05T08:15:00Z`).
-
-For what is to come (`--not-before`, `--expires`), a duration counts from now, and a time of day
-is the next one. For what was (`--since`, `--until`, `--at`), a duration counts back from now,
-and a time of day is the last one. `+20m` for the former and `20m ago` for the latter say it
-explicitly.
-
-Files and the control API take the same forms. In the control API, fields whose names end in
-`_seconds` are numbers."""
-
-
-def _command_line() -> Iterator[str]:
-    yield "# The command"
-    yield ""
-    yield "Generated from the help of each command by `make reference`; `--help` has its options."
-    yield ""
-    yield "Exit codes: " + ", ".join(f"{code.value} {_words(code)}" for code in ExitCode) + "."
-    yield ""
-    yield from _TIMES.splitlines()
-    rows = []
-    for name, text in _helps(get_command(app), ()):
-        first, _, rest = text.partition("\n")
-        example = next(line for line in rest.splitlines() if line.strip().startswith("Example:"))
-        rows.append((f"`forewarn {name}`", first, f"`{example.partition(':')[2].strip()}`"))
-    yield from _table("Commands", ("command", "what it does", "example"), rows)
-
-
-def _helps(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    verbs = getattr(command, "commands", None)
-    if verbs is None:
-        yield " ".join(path), command.help
-        return
-    for name, verb in verbs.items():
-        yield from _helps(verb, (*path, name))
-
-
-def _words(code: ExitCode) -> str:
-    return code.name.lower().replace("_", " ")
 
 
 def _pretty(content: dict[str, Any]) -> str:
@@ -102,15 +59,19 @@ def _pretty(content: dict[str, Any]) -> str:
 
 
 def _tables() -> Iterator[str]:
-    yield "# The rules as tables"
+    yield "# Settings, errors and rules"
     yield ""
-    yield "Generated from the code by `make reference`."
+    yield "Generated from the tables in the code by `make reference`."
     yield from _table(
         "Api-versions",
         ("api-version", "adds", "NotBefore", "Metadata header on POST", "described by"),
         _version_rows(),
     )
-    yield from _table("Minimum notice", ("EventType", "notice"), MINIMUM_NOTICE.items())
+    yield from _table(
+        "Minimum notice",
+        ("EventType", "notice"),
+        ((kind, format_duration(notice)) for kind, notice in MINIMUM_NOTICE.items()),
+    )
     yield from _table(
         "Default descriptions",
         ("EventType", "EventSource", "Description"),
@@ -121,6 +82,8 @@ def _tables() -> Iterator[str]:
         ("from", "trigger", "to"),
         ((status, trigger, after) for (status, trigger), after in TRANSITIONS.items()),
     )
+    yield ""
+    yield "![The life of an event](../pictures/life-of-an-event.svg)"
     yield from _table(
         "Refusals of the metadata endpoint",
         ("reason", "status", "body"),

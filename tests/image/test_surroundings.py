@@ -1,4 +1,4 @@
-"""What docs/how-to/test-in-ci.md does with the image: Compose and Testcontainers, with podman."""
+"""What pages in docs/how-to do with the image: Compose and Testcontainers, with podman."""
 
 import re
 import shlex
@@ -11,7 +11,8 @@ from tests.image.conftest import IMAGE, Podman, await_so
 from tests.wheels import ROOT
 
 COMPOSE = ROOT / "examples" / "containers"
-PAGE = (ROOT / "docs/how-to/test-in-ci.md").read_text("utf-8")
+CONTAINERS = (ROOT / "docs/how-to/run-in-containers.md").read_text("utf-8")
+IN_CI = (ROOT / "docs/how-to/test-in-ci.md").read_text("utf-8")
 TESTCONTAINERS = ROOT / ".venv/clients/testcontainers/bin/python"
 
 
@@ -36,7 +37,7 @@ def compose(podman: Podman, *arguments: str) -> str:
 
 
 def test_commands_of_the_page_have_the_other_container_approve(podman: Podman) -> None:
-    lines = re.findall(r"^\$ docker compose (.*)$", PAGE, re.MULTILINE)
+    lines = re.findall(r"^\$ docker compose (.*)$", CONTAINERS, re.MULTILINE)
     up, restart, logs = map(shlex.split, lines)
     try:
         compose(podman, *up)
@@ -53,7 +54,7 @@ def test_commands_of_the_page_have_the_other_container_approve(podman: Podman) -
 
 
 def test_test_with_testcontainers_passes(podman: Podman, socket: str, tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", IN_CI, re.DOTALL)
     file = tmp_path / "test_it.py"
     file.write_text(f"{program}\ntest_restart_waits_for_fifteen_minutes()\n", encoding="utf-8")
 

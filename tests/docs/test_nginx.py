@@ -1,0 +1,97 @@
+"""The way through nginx that docs/how-to/use-tls.md describes."""
+
+import os
+import re
+import shutil
+import ssl
+import subprocess
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import ROOT
+from tests.e2e.conftest import START_SECONDS, Server, wait_until
+from tests.e2e.test_postgres_access import make_certificate
+from tests.ports import free_port
+
+PAGE = (ROOT / "docs/how-to/use-tls.md").read_text("utf-8")
+(CONFIGURATION,) = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
+(FLAGS,) = re.findall(r"--control-host (\S+)", PAGE)
+NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+
+
+@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+def test_operators_come_through_nginx(tmp_path: Path) -> None:
+    assert NGINX is not None
+    (tmp_path / "fleet.toml").write_text('[[virtual_machine]]\nname = "web-0"\n')
+    make_certificate(tmp_path, "control", "test only")
+    server = Server(
+        database=tmp_path / "forewarn.db",
+        fleet=tmp_path / "fleet.toml",
+        flags=("--control-host", FLAGS),
+        environment={"PATH": os.defpath, "HOME": str(tmp_path)},
+        log=tmp_path / "server.log",
+    )
+    plain, secure = free_port(), free_port()
+    command = [
+        NGINX,
+        "-p",
+        str(tmp_path),
+        "-c",
+        write_configuration(tmp_path, server, plain, secure),
+    ]
+
+    server.start()
+    with subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL) as proxy:
+        try:
+            wait_until(lambda: answers(secure, tmp_path), "nginx does not answer", START_SECONDS)
+            token = {"Authorization": f"Bearer {(tmp_path / 'admin.token').read_text().strip()}"}
+            listed = ask(secure, "/api/v1/virtual-machines", tmp_path, token)
+            metrics = ask(secure, "/metrics", tmp_path)
+            moved = ask(plain, "/", None)
+        finally:
+            proxy.terminate()
+            server.kill()
+    assert (listed.status, metrics.status, moved.status) == (200, 401, 301)
+    assert moved.headers["Location"] == f"https://{FLAGS}/"
+
+
+def write_configuration(folder: Path, server: Server, plain: int, secure: int) -> str:
+    text = CONFIGURATION.replace("listen 80;", f"listen 127.0.0.1:{plain};")
+    text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{secure} ssl;")
+    text = text.replace("127.0.0.1:8170", f"127.0.0.1:{server.control_port}")
+    text = text.replace("/etc/forewarn/", f"{folder}/")
+    scratch = "".join(
+        f"{each}_temp_path {folder}/{each};\n"
+        for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    file = folder / "nginx.conf"
+    file.write_text(
+        f"pid {folder}/nginx.pid;\nerror_log {folder}/error.log;\nevents {{}}\n"
+        f"http {{\naccess_log off;\n{scratch}{text}}}\n"
+    )
+    return str(file)
+
+
+def answers(port: int, folder: Path) -> bool:
+    try:
+        return ask(port, "/healthz", folder).status == 200
+    except OSError:
+        return False
+
+
+def ask(
+    port: int, path: str, folder: Path | None, headers: dict[str, str] | None = None
+) -> HTTPResponse:
+    """Return the answer to a request that names the host of the page."""
+    if folder is None:
+        connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    else:
+        context = ssl.create_default_context(cafile=str(folder / "control.pem"))
+        context.check_hostname = False
+        connection = HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    connection.request("GET", path, headers={"Host": FLAGS, **(headers or {})})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer

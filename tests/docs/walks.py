@@ -1,0 +1,214 @@
+"""A reader who does all that a page says, in a folder and a shell of their own.
+
+Files are saved under the names in their first lines, and commands are run in one shell after the
+other. Addresses are replaced by free ports, and /etc and /var by folders. What needs a whole
+machine has a stand-in (stand_ins/), which really starts and stops our servers.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.docs.blocks import ROOT, Block
+from tests.e2e.conftest import wait_until
+from tests.e2e.test_detach import READY, stop
+from tests.examples.test_testing import WITHOUT_OTHERS
+from tests.ports import free_port
+from tests.receiver import Receiver
+
+SECONDS: Final = 120
+FLEET: Final = ROOT / "examples" / "testing" / "fleet.toml"
+"""What readers have already, unless the page has another."""
+STAND_INS: Final = Path(__file__).with_name("stand_ins")
+UNTIL_STOPPED: Final = ("forewarn-agent run", "forewarn event watch")
+"""Commands that a reader leaves running; what they print is looked at in the end."""
+MAY_FAIL: Final = ("pytest ",)
+"""Commands that a page may show failing."""
+_ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_VOLATILE: Final = {
+    _ID.pattern: "ID",
+    r"\bfw_[\w…-]+": "SECRET",
+    r"\d{4}-\d\d-\d\d[ T]": "",
+    r"\d\d:\d\d:\d\d(?:Z|[.,]\d+|\+00:00| GMT)*": "TIME",
+    r"\w{3}, \d\d \w{3} \d{4} ": "",
+    r"\b\d+(?:\.\d+)? ?(?:s|seconds)\b": "DURATION",
+    r"\b(?:process|kill) \d+": "PID",
+    r"127\.0\.0\.1:\d+": "ADDRESS",
+    r"\b\d+ POSTs": "POSTS",
+    r"[ =_-]{2,}": " ",
+}
+
+
+class Walk:
+    """A page that is being followed."""
+
+    def __init__(self, folder: Path, receiver: Receiver) -> None:
+        self._root = folder
+        self._home = folder / "home"
+        self._home.mkdir()
+        shutil.copy(FLEET, self._home)
+        (self._home / "contrib").symlink_to(ROOT / "contrib")
+        self._metadata, self._control = free_port(), free_port()
+        self._variables = {
+            "HOME": str(self._home),
+            "PATH": f"{STAND_INS}:{Path(sys.executable).parent}:{os.defpath}:/usr/sbin:/sbin",
+            "LANG": "C.UTF-8",
+            "PYTEST_ADDOPTS": WITHOUT_OTHERS,
+            "STAND_IN_ROOT": str(folder),
+            "STAND_IN_CHECKOUT": str(ROOT),
+            "FOREWARN_METADATA": f"127.0.0.1:{self._metadata}",
+            "FOREWARN_CONTROL": f"127.0.0.1:{self._control}",
+        }
+        self._servers: list[int] = []
+        self._running: list[tuple[subprocess.Popen[bytes], Path, Block, list[str]]] = []
+        self._receiver = receiver
+        self._last_id = "ID"
+
+    def follow(self, block: Block) -> None:
+        """Do what a reader does with *block*."""
+        if block.file is not None:
+            self._save(block.file, block.text)
+        elif block.language == "console":
+            for command, shown in _commands(block.text):
+                self._type(command, shown, block)
+        elif block.language == "sh":
+            self._run(f"set -e\n{block.text}", block)
+        else:
+            raise AssertionError(
+                f"{block.place}: name the file that this is, or the test that runs it"
+            )
+
+    def finish(self) -> None:
+        """Compare what is still running with what the page shows of it."""
+        for process, log, block, shown in self._running:
+
+            def is_printed(log: Path = log, shown: list[str] = shown) -> bool:
+                return _is_shown(shown, log.read_text())
+
+            wait_until(is_printed, f"{block.place}: {shown} is not in {log}", SECONDS, pause=0.1)
+            assert process.poll() is None, f"{block.place}: it has ended: {log.read_text()}"
+
+    def stop(self) -> None:
+        """End all that was started."""
+        for process, *_ in self._running:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        pids = self._root / "pids"
+        started = [int(path.read_text()) for path in pids.glob("*")] if pids.exists() else []
+        for pid in (*self._servers, *started):
+            stop(pid)
+
+    def _save(self, name: str, text: str) -> None:
+        path = self._place(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._here(text), encoding="utf-8")
+        path.chmod(0o600)
+
+    def _place(self, name: str) -> Path:
+        where = self._root / "cwd"
+        folder = Path(where.read_text().strip()) if where.exists() else self._home
+        return folder / self._here(name)
+
+    def _type(self, command: str, shown: list[str], block: Block) -> None:
+        command = re.sub(r"\bID\b", self._last_id, command)
+        if command.startswith(UNTIL_STOPPED):
+            self._leave_running(command, shown, block)
+            return
+        if command.startswith("forewarn serve") and "--detach" not in command:
+            command += " --detach"
+        done = self._run(command, block, may_fail=command.startswith(MAY_FAIL))
+        if ids := _ID.findall(done):
+            self._last_id = ids[0]
+        assert _is_shown(shown, done), f"{block.place}: {command} printed:\n{done}"
+
+    def _run(self, commands: str, block: Block, *, may_fail: bool = False) -> str:
+        """Run *commands* where the ones before have left off, and return what they print."""
+        script = (
+            f"[ ! -e {self._root}/env ] || . {self._root}/env; "
+            f'[ ! -e {self._root}/cwd ] || cd "$(cat {self._root}/cwd)"\n'
+            f"trap 'pwd > {self._root}/cwd; export -p > {self._root}/env' EXIT\n"
+            f"{self._here(commands)}\n"
+        )
+        with (self._root / "printed").open("w+") as printed:
+            # Not a pipe, which a server in the background would keep open.
+            code = subprocess.run(
+                ["/bin/sh", "-c", script],
+                cwd=self._home,
+                env=self._variables,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                timeout=SECONDS,
+                check=False,
+            ).returncode
+            printed.seek(0)
+            text = printed.read()
+        self._servers += [int(pid) for pid, _ in READY.findall(text)]
+        assert may_fail or code == 0, f"{block.place}: {commands} ended with {code}:\n{text}"
+        return text
+
+    def _leave_running(self, command: str, shown: list[str], block: Block) -> None:
+        log = self._root / f"running-{len(self._running)}"
+        with log.open("wb") as printed:
+            process = subprocess.Popen(
+                shlex.split(self._here(command)),
+                cwd=self._place("."),
+                env=self._variables,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+            )
+        self._running.append((process, log, block, shown))
+
+    def _here(self, text: str) -> str:
+        """Return *text* with the addresses and folders of this walk."""
+        metadata, control = f"127.0.0.1:{self._metadata}", f"127.0.0.1:{self._control}"
+        text = re.sub(r"(127\.0\.0\.1|0\.0\.0\.0):8169|169\.254\.169\.254:80\b", metadata, text)
+        text = text.replace("--speed 60", "--speed 180")  # tests have less patience than readers
+        text = text.replace("10.0.0.5", "127.0.0.1").replace("127.0.0.1:8170", control)
+        text = text.replace("https://hooks.example.org", self._receiver.url)
+        return re.sub(r"(?<![\w.])/(etc|var)/", rf"{self._root}/\1/", text)
+
+
+@contextmanager
+def walking(folder: Path) -> Iterator[Walk]:
+    """Give a walk in *folder*, of which nothing is left running."""
+    for name in ("etc/systemd/system", "etc/forewarn", "var/backups", "var/lib/forewarn"):
+        (folder / name).mkdir(parents=True)
+    receiver = Receiver()
+    walk = Walk(folder, receiver)
+    with receiver.listening():
+        try:
+            yield walk
+            walk.finish()
+        finally:
+            walk.stop()
+
+
+def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of a console block with the lines that are shown below it."""
+    for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        lines = each.splitlines()
+        last = next(at for at, line in enumerate(lines) if not line.endswith("\\"))
+        yield "\n".join(lines[: last + 1]), lines[last + 1 :]
+
+
+def _is_shown(shown: list[str], printed: str) -> bool:
+    """Return whether every line of *shown* was printed in this order; `...` stands for any."""
+    lines = iter([_timeless(line) for line in printed.splitlines()])
+    return all(line in {"...", ""} or _timeless(line) in lines for line in shown)
+
+
+def _timeless(line: str) -> str:
+    """Return *line* without what differs from run to run."""
+    for pattern, word in _VOLATILE.items():
+        line = re.sub(pattern, word, line)
+    return line.strip()
