@@ -25,7 +25,7 @@ def rows(section: str) -> list[str]:
 
 
 def test_recurrences_of_the_reference_are_some() -> None:
-    found = [text for row in rows("Which days") for text in re.findall("`([^`]+)`", row)]
+    found = [text for row in rows("Choose the days") for text in re.findall("`([^`]+)`", row)]
 
     found.remove("--every")
     assert [describe_recurrence(read_recurrence(text)) for text in found] == found
