@@ -68,38 +68,48 @@ class StewardNotes:
     def __init__(self, order_path: Path) -> None:
         self._begun = order_path.with_suffix(BEGUN)
         self._output = order_path.with_suffix(OUTPUT)
+        self._is_begun = False
         self._last = ""
 
     @property
     def has_begun(self) -> bool:
         """Whether a steward was about to mark the domain, this one or one before."""
-        return self._begun.exists()
+        return self._is_begun or self._begun.exists()
 
     def begin(self) -> None:
         """Remember that the domain is about to be marked."""
         descriptor = claim(self._begun, {})
         if descriptor is not None:
             os.close(descriptor)
+        self._is_begun = True
 
     def say(self, word: str) -> None:
         """Have operators know what it waits for."""
         if word != self._last:
             self._last = word
-            self._output.touch(mode=0o600)
-            with self._output.open("a", encoding="utf-8") as file:
-                file.write(f"{word}\n")
+            with suppress(OSError):  # guests are resumed on a full disk, too
+                self._output.touch(mode=0o600)
+                with self._output.open("a", encoding="utf-8") as file:
+                    file.write(f"{word}\n")
 
 
 class Steward:
     """Looks at a domain, decides and acts, until the impact of *plan* is over.
 
-    *now* returns the real time.
+    *now* returns the real time, *open_uri* a connection within so many seconds.
     """
 
-    def __init__(self, plan: ImpactPlan, notes: StewardNotes, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        plan: ImpactPlan,
+        notes: StewardNotes,
+        now: Callable[[], datetime],
+        open_uri: Callable[[str, float], HostConnection] = connect,
+    ) -> None:
         self._plan = plan
         self._notes = notes
         self._now = now
+        self._open_uri = open_uri
         self._connections: dict[str, HostConnection] = {}
         self._watched: Domain | None = None
         self._changed = threading.Event()
@@ -272,7 +282,7 @@ class Steward:
     def _connect(self, place: HostPlace) -> HostConnection:
         connection = self._connections.get(place.host)
         if connection is None:
-            connection = connect(place.uri, self._plan.connect_timeout.total_seconds())
+            connection = self._open_uri(place.uri, self._plan.connect_timeout.total_seconds())
             self._connections[place.host] = connection
         return connection
 

@@ -1,0 +1,61 @@
+"""What a steward does about a libvirt that refuses, is away or forgets, and a disk that is full."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.executors.conftest import wait_until
+from tests.executors.test_libvirt_decisions import PLAN, SECOND
+
+from forewarn.clocks import SystemClock
+from forewarn.domain.impact import ImpactStatus
+from forewarn.executors.libvirt.decisions import End
+from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan
+from forewarn.protocol.vocabulary import EventType
+
+libvirt = pytest.importorskip("libvirt", reason="needs libvirt-python: run scripts/test_needs.sh")
+fake = pytest.importorskip("tests.executors.fake_libvirt")
+stewards = pytest.importorskip("forewarn.executors.libvirt.steward")
+
+RUNNING, PAUSED = 1, 3
+DONE = End(status=ImpactStatus.DONE)
+FREEZE = replace(PLAN, event_type=EventType.FREEZE, duration=SECOND / 2, ephemeral=())
+FREEZE = replace(FREEZE, here=HostPlace(host="kvm-0", uri="kvm0"), others=(), barred={})
+
+
+def attend(folder: Path, plan: ImpactPlan, **hosts: Any) -> Callable[[], End | None]:
+    """Have a steward carry out *plan*, and return how to ask how it ended."""
+    notes = stewards.StewardNotes(folder / "web-0.begun")
+    steward = stewards.Steward(plan, notes, SystemClock().now, fake.connecting(**hosts))
+    ends: list[End] = []
+    threading.Thread(target=lambda: ends.append(steward.attend()), daemon=True).start()
+    return lambda: ends[0] if ends else None
+
+
+def end_of(folder: Path, plan: ImpactPlan, **hosts: Any) -> End:
+    ended = attend(folder, plan, **hosts)
+    wait_until(lambda: ended() is not None, "the steward does not end")
+    end = ended()
+    assert end is not None
+    return end
+
+
+def test_guest_is_resumed_although_nothing_can_be_written_down(tmp_path: Path) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    (tmp_path / "web-0.output").mkdir()
+
+    assert end_of(tmp_path, FREEZE, kvm0=host) == DONE
+    assert guest.power == RUNNING
+
+
+def test_what_has_begun_is_remembered_when_the_records_are_gone(tmp_path: Path) -> None:
+    notes = stewards.StewardNotes(tmp_path / "web-0.begun")
+
+    notes.begin()
+    (tmp_path / "web-0.acting").unlink()
+
+    assert notes.has_begun
