@@ -25,7 +25,10 @@ def refusal(code: int, message: str = "no") -> Exception:
 
 @dataclass(eq=False)
 class FakeDomain:
-    """A guest. *refusing* has what a call is refused with, as often as it is there."""
+    """A guest. *refusing* has what a call is refused with, as often as it is there.
+
+    One that *obeys* is suspended although libvirt says that it is not.
+    """
 
     host: "FakeHost"
     called: str = "web-0"
@@ -34,6 +37,7 @@ class FakeDomain:
     mark: str = ""
     autostarts: int = 0
     persistent: bool = True
+    obeys: bool = False
     refusing: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
@@ -64,6 +68,8 @@ class FakeDomain:
         return 1024
 
     def suspend(self) -> int:
+        if self.obeys:
+            self._become(PAUSED)
         self._call("suspend")
         return self._become(PAUSED)
 

@@ -24,6 +24,7 @@ RUNNING, PAUSED = 1, 3
 DONE = End(status=ImpactStatus.DONE)
 FREEZE = replace(PLAN, event_type=EventType.FREEZE, duration=SECOND / 2, ephemeral=())
 FREEZE = replace(FREEZE, here=HostPlace(host="kvm-0", uri="kvm0"), others=(), barred={})
+LOCKED = "cannot acquire state change lock"
 
 
 def attend(folder: Path, plan: ImpactPlan, **hosts: Any) -> Callable[[], End | None]:
@@ -59,3 +60,38 @@ def test_what_has_begun_is_remembered_when_the_records_are_gone(tmp_path: Path) 
     (tmp_path / "web-0.acting").unlink()
 
     assert notes.has_begun
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, None])
+def test_guest_is_resumed_as_soon_as_libvirt_can(
+    tmp_path: Path, kind: type[Exception] | None
+) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    busy = fake.refusal(libvirt.VIR_ERR_OPERATION_TIMEOUT, LOCKED)
+    guest.refusing = {"resume": [kind(LOCKED) if kind else busy]}
+
+    assert end_of(tmp_path, FREEZE, kvm0=host) == DONE
+    assert guest.power == RUNNING
+    assert LOCKED in (tmp_path / "web-0.output").read_text(encoding="utf-8")
+
+
+def test_guest_that_libvirt_does_not_suspend_is_a_failure(tmp_path: Path) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    guest.refusing = {"suspend": [fake.refusal(libvirt.VIR_ERR_OPERATION_TIMEOUT, LOCKED)]}
+
+    end = end_of(tmp_path, FREEZE, kvm0=host)
+
+    assert end == End(status=ImpactStatus.FAILED, reason=f"libvirt refused it: {LOCKED}")
+    assert guest.calls.count("suspend") == 1
+
+
+def test_guest_that_libvirt_has_suspended_with_an_error_is_resumed(tmp_path: Path) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    guest.refusing = {"suspend": [fake.refusal(libvirt.VIR_ERR_OPERATION_TIMEOUT, LOCKED)]}
+    guest.obeys = True
+
+    assert end_of(tmp_path, FREEZE, kvm0=host) == DONE
+    assert guest.calls.count("resume") == 1

@@ -116,6 +116,7 @@ class Steward:
         self._witnessed: MarkPhase | None = None
         self._has_restarted = False
         self._is_called_off = False
+        self._is_resuming = False
         self._trouble = ""
 
     def call_off(self) -> None:
@@ -126,24 +127,31 @@ class Steward:
     def attend(self) -> End:
         """Return how the impact ended."""
         deadline = self._now() + self._plan.connect_timeout
-        while True:
-            end: End | None = None
+        end: End | None = None
+        while end is None:
             try:
                 end = self._step()
+                deadline = self._now() + self._plan.connect_timeout
             except UnreachableError as error:
-                self._disconnect()
-                if not self._notes.has_begun and self._now() >= deadline:
-                    return _failed(f"{error}; nothing was begun")
-                self._notes.say(str(error))
-                self._pause()
+                end = self._await_host(error, deadline)
             except DeedError as error:
                 end = self._end(_failed(str(error)))
             except LibvirtError as error:
                 end = self._judge(error)
-            else:
-                deadline = self._now() + self._plan.connect_timeout
-            if end is not None:
-                return end
+            except Exception as error:
+                if not (self._plan.suspends and self._notes.has_begun):
+                    raise
+                self._notes.say(f"it meets an error: {error!r}")  # nobody else resumes the guest
+                self._pause()
+        return end
+
+    def _await_host(self, error: UnreachableError, deadline: datetime) -> End | None:
+        self._disconnect()
+        if not self._notes.has_begun and self._now() >= deadline:
+            return _failed(f"{error}; nothing was begun")
+        self._notes.say(str(error))
+        self._pause()
+        return None
 
     def _judge(self, error: LibvirtError) -> End | None:
         """Return what it means that libvirt has refused something; None: look again."""
@@ -152,6 +160,8 @@ class Steward:
             self._notes.say(f"the connection was lost: {error}")
         elif self._witnessed is MarkPhase.MIGRATE:
             self._trouble = f": {error}"  # what became of it is for the next look to say
+        elif self._is_resuming:
+            self._notes.say(f"libvirt does not resume the guest yet: {error}")
         elif not is_missing(error):
             return self._end(_failed(f"libvirt refused it: {error}"))
         self._pause()
@@ -258,6 +268,7 @@ class Steward:
 
     def _repair(self, repair: Repair, domain: Domain) -> None:
         if repair is Repair.RESUME:
+            self._is_resuming = True
             resume(domain)
         else:
             start(domain)
@@ -345,8 +356,7 @@ def main(order_path: Path) -> None:
     try:
         end = ends.get(timeout=plan.limit.total_seconds())
     except queue.Empty:
-        is_suspension = plan.event_type is EventType.FREEZE and not plan.migrate
-        if is_suspension and notes.has_begun:
+        if plan.suspends and notes.has_begun:
             end = ends.get()  # nobody else would resume the guest when its host is back
         else:
             end = _lost(notes, f"it did not end within {format_duration(plan.limit)}")
