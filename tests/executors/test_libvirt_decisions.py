@@ -237,7 +237,12 @@ def test_mark_is_read_as_it_was_written(phase: MarkPhase) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "<impact/>", "<", "<impact event_id='1' epoch='x'/>"])
+BY_HAND = mark_of(MarkPhase.SUSPEND).encode().replace("+00:00", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<impact/>", "<", "<impact event_id='1' epoch='x'/>", BY_HAND]
+)
 def test_what_is_no_mark_is_taken_for_none(text: str) -> None:
     assert read_mark(text) is None
 

@@ -95,3 +95,17 @@ def test_guest_that_libvirt_has_suspended_with_an_error_is_resumed(tmp_path: Pat
 
     assert end_of(tmp_path, FREEZE, kvm0=host) == DONE
     assert guest.calls.count("resume") == 1
+
+
+@pytest.mark.parametrize("spoilt", ["", "<impact/>", "until"])
+def test_guest_is_resumed_in_time_whatever_becomes_of_its_mark(tmp_path: Path, spoilt: str) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    ended = attend(tmp_path, FREEZE, kvm0=host)
+
+    wait_until(lambda: guest.power == PAUSED, "the guest is not suspended")
+    guest.mark = guest.mark.replace('until="20', 'until="29') if spoilt == "until" else spoilt
+
+    wait_until(lambda: ended() is not None, "the steward does not end")
+    assert ended() == DONE
+    assert guest.power == RUNNING

@@ -71,10 +71,17 @@ def read_mark(text: str) -> DomainMark | None:
             event_type=EventType(given["event_type"]),
             epoch=int(given["epoch"]),
             phase=MarkPhase(given["phase"]),
-            at=datetime.fromisoformat(given["at"]),
-            until=datetime.fromisoformat(given["until"]) if "until" in given else None,
+            at=_moment(given["at"]),
+            until=_moment(given["until"]) if "until" in given else None,
             to=given.get("to"),
             reason=given.get("reason", ""),
         )
     except (ET.ParseError, KeyError, ValueError):
         return None
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("somebody has written it by hand")
+    return moment

@@ -113,7 +113,7 @@ class Steward:
         self._connections: dict[str, HostConnection] = {}
         self._watched: Domain | None = None
         self._changed = threading.Event()
-        self._witnessed: MarkPhase | None = None
+        self._witnessed: DomainMark | None = None
         self._has_restarted = False
         self._is_called_off = False
         self._is_resuming = False
@@ -158,7 +158,7 @@ class Steward:
         if not all(self._is_alive(each) for each in self._connections.values()):
             self._disconnect()
             self._notes.say(f"the connection was lost: {error}")
-        elif self._witnessed is MarkPhase.MIGRATE:
+        elif self._witnessed and self._witnessed.phase is MarkPhase.MIGRATE:
             self._trouble = f": {error}"  # what became of it is for the next look to say
         elif self._is_resuming:
             self._notes.say(f"libvirt does not resume the guest yet: {error}")
@@ -196,7 +196,7 @@ class Steward:
         if here is not None and (not plan.others or here.isActive()):
             return here, plan.host
         mark = None if here is None else mark_of(here)
-        to = mark.to if mark and mark.event_id == plan.event_id else None
+        to = mark.to if mark and self._is_of_plan(mark) else None
         for place in plan.others:
             if here is not None and place.host != to:
                 continue
@@ -207,14 +207,17 @@ class Steward:
 
     def _is_ours(self, domain: Domain) -> bool:
         mark = mark_of(domain)
-        return mark is not None and mark.event_id == self._plan.event_id
+        return mark is not None and self._is_of_plan(mark)
+
+    def _is_of_plan(self, mark: DomainMark) -> bool:
+        return mark.event_id == self._plan.event_id
 
     def _look(self, domain: Domain | None, host: str) -> Sight:
         has_begun = self._notes.has_begun
         if domain is None:
             return Sight(power=Power.GONE, host=host, has_begun=has_begun)
         self._watch(domain, host)
-        mark = mark_of(domain)
+        mark, witnessed = self._read_mark(domain), self._witnessed
         power, was_paused = power_of(domain)
         return Sight(
             power=power,
@@ -223,20 +226,27 @@ class Steward:
             was_paused=was_paused,
             is_moving=is_migrating(domain),
             has_begun=has_begun,
-            is_witness=mark is not None and mark.phase is self._witnessed,
+            is_witness=bool(mark and witnessed and mark.phase is witnessed.phase),
             has_restarted=self._has_restarted,
         )
 
+    def _read_mark(self, domain: Domain) -> DomainMark | None:
+        """Return the mark of the domain; whoever spoils it does not keep a guest suspended."""
+        found, own = mark_of(domain), self._witnessed
+        is_suspended = own is not None and own.phase is MarkPhase.SUSPEND
+        return own if is_suspended and (found is None or self._is_of_plan(found)) else found
+
     def _act(self, act: Act, domain: Domain, sight: Sight) -> None:
         plan, mark = self._plan, sight.mark
-        to = mark.to if mark and mark.event_id == plan.event_id else None
+        to = mark.to if mark and self._is_of_plan(mark) else None
         if plan.event_type is EventType.REDEPLOY and not domain.isPersistent():
             raise DeedError("the domain is transient: libvirt forgets it when it is shut off")
         destination = self._destination(domain, to)
         self._notes.begin()
-        put_mark(domain, self._mark(act, destination))
+        marked = self._mark(act, destination)
+        put_mark(domain, marked)
         self._has_restarted = False
-        self._witnessed = act.phase
+        self._witnessed = marked
         self._notes.say(f"it is begun: {act.phase}")
         if destination and act.phase is MarkPhase.MIGRATE:
             migrate(plan, domain, destination)
@@ -282,7 +292,7 @@ class Steward:
         with suppress(LibvirtError, UnreachableError):  # it is over all the same
             domain, host = self._find()
             mark = None if domain is None else mark_of(domain)
-            if domain is not None and mark is not None and mark.event_id == self._plan.event_id:
+            if domain is not None and mark is not None and self._is_of_plan(mark):
                 put_mark(domain, replace(mark, phase=phase, reason=end.reason, until=None))
             if host != self._plan.host:
                 left = find_domain(self._connect(self._plan.here), self._plan.vm, self._plan.vm_id)
