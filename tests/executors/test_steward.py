@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from tests.executors.conftest import wait_until
-from tests.executors.test_libvirt_decisions import PLAN, SECOND
+from tests.executors.test_libvirt_decisions import PLAN, SECOND, mark_of
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.impact import ImpactStatus
 from forewarn.executors.libvirt.decisions import End
+from forewarn.executors.libvirt.marks import MarkPhase
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan
 from forewarn.protocol.vocabulary import EventType
 
@@ -24,6 +25,12 @@ RUNNING, PAUSED = 1, 3
 DONE = End(status=ImpactStatus.DONE)
 FREEZE = replace(PLAN, event_type=EventType.FREEZE, duration=SECOND / 2, ephemeral=())
 FREEZE = replace(FREEZE, here=HostPlace(host="kvm-0", uri="kvm0"), others=(), barred={})
+MIGRATION = replace(
+    FREEZE,
+    migrate=True,
+    connect_timeout=SECOND,
+    others=(HostPlace(host="kvm-1", uri="kvm1"), HostPlace(host="kvm-2", uri="kvm2")),
+)
 LOCKED = "cannot acquire state change lock"
 
 
@@ -109,3 +116,28 @@ def test_guest_is_resumed_in_time_whatever_becomes_of_its_mark(tmp_path: Path, s
     wait_until(lambda: ended() is not None, "the steward does not end")
     assert ended() == DONE
     assert guest.power == RUNNING
+
+
+def test_guest_is_found_on_its_new_host_although_another_host_is_away(tmp_path: Path) -> None:
+    away, there = fake.FakeHost(is_away=True), fake.FakeHost()
+    here = fake.FakeHost()
+    here.take()
+
+    end = end_of(tmp_path, MIGRATION, kvm0=here, kvm1=away, kvm2=there)
+
+    assert end == replace(DONE, moved_to="kvm-2")
+    assert [each.called for each in there.domains] == ["web-0"]
+
+
+def test_guest_is_not_given_up_while_the_host_that_may_have_it_is_away(tmp_path: Path) -> None:
+    here, away = fake.FakeHost(), fake.FakeHost(is_away=True)
+    stewards.StewardNotes(tmp_path / "web-0.begun").begin()
+    away.take(mark=mark_of(MarkPhase.MIGRATE).encode())
+
+    ended = attend(tmp_path, MIGRATION, kvm0=here, kvm1=away, kvm2=fake.FakeHost())
+    wait_until((tmp_path / "web-0.output").exists, "the steward says nothing")
+    assert ended() is None
+    away.is_away = False
+
+    wait_until(lambda: ended() is not None, "the steward does not end")
+    assert ended() == replace(DONE, moved_to="kvm-1")

@@ -21,7 +21,7 @@ from typing import Final
 import libvirt
 
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.attendant import ENDING, OUTPUT, claim, write_ending
+from forewarn.executors.attendant import ENDING, write_ending
 from forewarn.executors.libvirt.api import (
     Domain,
     HostConnection,
@@ -51,46 +51,13 @@ from forewarn.executors.libvirt.domains import (
     put_mark,
 )
 from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
+from forewarn.executors.libvirt.notes import StewardNotes
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, read_plan
 from forewarn.protocol.vocabulary import EventType
 from forewarn.wording.durations import format_duration
 
-BEGUN: Final = ".acting"
-"""The suffix of the file that is there once a steward was about to set a mark."""
-
 _LOOK_SECONDS: Final = 1.0
 _ENDINGS: Final = {ImpactStatus.DONE: MarkPhase.DONE, ImpactStatus.FAILED: MarkPhase.FAILED}
-
-
-class StewardNotes:
-    """What stewards of one order leave on disk, beside its file."""
-
-    def __init__(self, order_path: Path) -> None:
-        self._begun = order_path.with_suffix(BEGUN)
-        self._output = order_path.with_suffix(OUTPUT)
-        self._is_begun = False
-        self._last = ""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a steward was about to mark the domain, this one or one before."""
-        return self._is_begun or self._begun.exists()
-
-    def begin(self) -> None:
-        """Remember that the domain is about to be marked."""
-        descriptor = claim(self._begun, {})
-        if descriptor is not None:
-            os.close(descriptor)
-        self._is_begun = True
-
-    def say(self, word: str) -> None:
-        """Have operators know what it waits for."""
-        if word != self._last:
-            self._last = word
-            with suppress(OSError):  # guests are resumed on a full disk, too
-                self._output.touch(mode=0o600)
-                with self._output.open("a", encoding="utf-8") as file:
-                    file.write(f"{word}\n")
 
 
 class Steward:
@@ -197,13 +164,23 @@ class Steward:
             return here, plan.host
         mark = None if here is None else mark_of(here)
         to = mark.to if mark and self._is_of_plan(mark) else None
-        for place in plan.others:
-            if here is not None and place.host != to:
+        places = [each for each in plan.others if here is None or each.host == to]
+        away: UnreachableError | None = None
+        for place in sorted(places, key=lambda each: each.host != self._sent_to):
+            try:
+                there = find_domain(self._connect(place), plan.vm, plan.vm_id)
+            except UnreachableError as error:  # it may be on one of the others
+                away = away or error
                 continue
-            there = find_domain(self._connect(place), plan.vm, plan.vm_id)
             if there is not None and self._is_ours(there) and (here is None or there.isActive()):
                 return there, place.host
+        if away is not None:
+            raise away
         return here, plan.host
+
+    @property
+    def _sent_to(self) -> str | None:
+        return self._witnessed.to if self._witnessed else None
 
     def _is_ours(self, domain: Domain) -> bool:
         mark = mark_of(domain)
