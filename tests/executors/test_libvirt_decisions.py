@@ -229,7 +229,7 @@ def test_domain_that_is_gone_has_failed_by_name(
 
 @pytest.mark.parametrize("phase", MarkPhase)
 def test_mark_is_read_as_it_was_written(phase: MarkPhase) -> None:
-    mark = mark_of(phase, reason='<kvm-1> says "no" & is right')
+    mark = mark_of(phase, reason='<kvm-1> says "no" & is right', has_autostart=True)
 
     assert read_mark(mark.encode()) == mark
     assert read_mark(replace(mark, until=None, to=None).encode()) == replace(

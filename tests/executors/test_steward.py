@@ -21,7 +21,7 @@ libvirt = pytest.importorskip("libvirt", reason="needs libvirt-python: run scrip
 fake = pytest.importorskip("tests.executors.fake_libvirt")
 stewards = pytest.importorskip("forewarn.executors.libvirt.steward")
 
-RUNNING, PAUSED = 1, 3
+RUNNING, PAUSED, OFF = 1, 3, 5
 DONE = End(status=ImpactStatus.DONE)
 FREEZE = replace(PLAN, event_type=EventType.FREEZE, duration=SECOND / 2, ephemeral=())
 FREEZE = replace(FREEZE, here=HostPlace(host="kvm-0", uri="kvm0"), others=(), barred={})
@@ -141,3 +141,25 @@ def test_guest_is_not_given_up_while_the_host_that_may_have_it_is_away(tmp_path:
 
     wait_until(lambda: ended() is not None, "the steward does not end")
     assert ended() == replace(DONE, moved_to="kvm-1")
+
+
+def test_guest_that_starts_with_its_host_does_so_after_a_migration(tmp_path: Path) -> None:
+    here, there = fake.FakeHost(), fake.FakeHost()
+    here.take().autostarts = 1
+
+    end_of(tmp_path, MIGRATION, kvm0=here, kvm1=there, kvm2=fake.FakeHost(is_away=True))
+
+    assert there.domains[0].autostarts == 1
+
+
+def test_guest_starts_with_its_host_again_after_a_steward_was_killed(tmp_path: Path) -> None:
+    """It was killed after it had seen to it that the old host does not start the guest."""
+    here, there = fake.FakeHost(), fake.FakeHost()
+    mark = mark_of(MarkPhase.MOVE, to="kvm-1", has_autostart=True)
+    here.take(mark=mark.encode()).power = OFF
+    plan = replace(MIGRATION, event_type=EventType.REDEPLOY)
+
+    end = end_of(tmp_path, plan, kvm0=here, kvm1=there, kvm2=fake.FakeHost())
+
+    assert end == replace(DONE, moved_to="kvm-1")
+    assert [each.autostarts for each in there.domains] == [1]

@@ -34,7 +34,8 @@ class MarkPhase(StrEnum):
 class DomainMark:
     """How far the impact of an event is, since *at*.
 
-    *until* is when the phase ends, if that is known. *to* is the host that the domain goes to.
+    *until* is when the phase ends, if that is known. *to* is the host that the domain goes to, and
+    *has_autostart* says that it started with its old one.
     """
 
     event_id: EventId
@@ -44,6 +45,7 @@ class DomainMark:
     at: datetime
     until: datetime | None = None
     to: str | None = None
+    has_autostart: bool = False
     reason: str = ""
 
     def encode(self) -> str:
@@ -56,6 +58,7 @@ class DomainMark:
             "at": self.at.isoformat(),
             "until": "" if self.until is None else self.until.isoformat(),
             "to": self.to or "",
+            "autostart": "yes" if self.has_autostart else "",
             "reason": "".join(filter(str.isprintable, self.reason)),
         }
         given = {name: value for name, value in words.items() if value}
@@ -74,6 +77,7 @@ def read_mark(text: str) -> DomainMark | None:
             at=_moment(given["at"]),
             until=_moment(given["until"]) if "until" in given else None,
             to=given.get("to"),
+            has_autostart="autostart" in given,
             reason=given.get("reason", ""),
         )
     except (ET.ParseError, KeyError, ValueError):

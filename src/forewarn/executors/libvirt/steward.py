@@ -45,6 +45,7 @@ from forewarn.executors.libvirt.deeds import (
 )
 from forewarn.executors.libvirt.domains import (
     find_domain,
+    has_autostart,
     is_migrating,
     mark_of,
     power_of,
@@ -220,7 +221,7 @@ class Steward:
             raise DeedError("the domain is transient: libvirt forgets it when it is shut off")
         destination = self._destination(domain, to)
         self._notes.begin()
-        marked = self._mark(act, destination)
+        marked = self._mark(act, destination, has_autostart=self._has_autostart(domain, mark))
         put_mark(domain, marked)
         self._has_restarted = False
         self._witnessed = marked
@@ -232,7 +233,15 @@ class Steward:
         else:
             SIMPLE[act.phase](domain)
 
-    def _mark(self, act: Act, destination: Destination | None) -> DomainMark:
+    def _has_autostart(self, domain: Domain, mark: DomainMark | None) -> bool:
+        # What a steward before this one has found, as the move may have turned it off since.
+        if mark and self._is_of_plan(mark):
+            return mark.has_autostart
+        return self._plan.moves and has_autostart(domain)
+
+    def _mark(
+        self, act: Act, destination: Destination | None, *, has_autostart: bool
+    ) -> DomainMark:
         return DomainMark(
             event_id=self._plan.event_id,
             event_type=self._plan.event_type,
@@ -241,6 +250,7 @@ class Steward:
             at=self._now(),
             until=act.until,
             to=destination.place.host if destination else None,
+            has_autostart=has_autostart,
         )
 
     def _destination(self, domain: Domain, to: str | None) -> Destination | None:
@@ -271,6 +281,8 @@ class Steward:
             mark = None if domain is None else mark_of(domain)
             if domain is not None and mark is not None and self._is_of_plan(mark):
                 put_mark(domain, replace(mark, phase=phase, reason=end.reason, until=None))
+                if mark.has_autostart:
+                    domain.setAutostart(1)
             if host != self._plan.host:
                 left = find_domain(self._connect(self._plan.here), self._plan.vm, self._plan.vm_id)
                 if left is not None and self._is_ours(left):
