@@ -163,3 +163,29 @@ def test_guest_starts_with_its_host_again_after_a_steward_was_killed(tmp_path: P
 
     assert end == replace(DONE, moved_to="kvm-1")
     assert [each.autostarts for each in there.domains] == [1]
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+def test_transient_guest_is_gone_when_it_is_terminated(tmp_path: Path, *, ignores: bool) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    guest.persistent = False
+    plan = replace(FREEZE, event_type=EventType.TERMINATE, grace=SECOND / 10)
+    if ignores:
+        guest.refusing = {"shutdown": [fake.refusal(libvirt.VIR_ERR_OPERATION_FAILED)] * 9}
+
+    assert end_of(tmp_path, plan, kvm0=host) == DONE
+    assert host.domains == []
+
+
+def test_guest_that_somebody_undefines_while_it_is_suspended_has_failed(tmp_path: Path) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    ended = attend(tmp_path, FREEZE, kvm0=host)
+
+    wait_until(lambda: guest.power == PAUSED, "the guest is not suspended")
+    host.domains.clear()
+
+    wait_until(lambda: ended() is not None, "the steward does not end")
+    reason = "there is no domain 'web-0' on host kvm-0"
+    assert ended() == End(status=ImpactStatus.FAILED, reason=reason)

@@ -31,9 +31,10 @@ class Sight:
     """What was seen of a domain, on *host*.
 
     *was_paused* says that it runs because it was resumed, *is_moving* that a migration is under
-    way. The rest is about whoever looks: whether it *has_begun* the impact, or took it over from
-    one that had; whether it *is_witness*, which has done the deed of the mark and watched the
-    domain ever since; and whether it has seen the domain restart since then.
+    way, *was_transient* that libvirt forgets the domain once it is off. The rest is about whoever
+    looks: whether it *has_begun* the impact, or took it over from one that had; whether it
+    *is_witness*, which has done the deed of the mark and watched the domain ever since; and whether
+    it has seen the domain restart since then.
     """
 
     power: Power
@@ -41,6 +42,7 @@ class Sight:
     mark: DomainMark | None = None
     was_paused: bool = False
     is_moving: bool = False
+    was_transient: bool = False
     has_begun: bool = False
     is_witness: bool = False
     has_restarted: bool = False
@@ -101,7 +103,7 @@ def decide(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     """Return what to do next."""
     mark = sight.mark
     if sight.power is Power.GONE:
-        return _fail(f"there is no domain {plan.vm_id or plan.vm!r} on host {sight.host}")
+        return _gone(plan, sight)
     if mark is not None and mark.event_id == plan.event_id:
         if status := _ENDINGS.get(mark.phase):
             return End(status=status, reason=mark.reason, moved_to=_moved(plan, sight))
@@ -113,6 +115,12 @@ def decide(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
         other = "is gone" if mark is None else f"is of the event {mark.event_id} now"
         return _unknown(f"it was begun, but the mark in the domain's metadata {other}")
     return _begin(plan, sight, now)
+
+
+def _gone(plan: ImpactPlan, sight: Sight) -> Decision:
+    if sight.was_transient and plan.event_type in _STOPPING:
+        return End(status=ImpactStatus.DONE)
+    return _fail(f"there is no domain {plan.vm_id or plan.vm!r} on host {sight.host}")
 
 
 def _begin(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:

@@ -83,6 +83,7 @@ class Steward:
         self._changed = threading.Event()
         self._witnessed: DomainMark | None = None
         self._has_restarted = False
+        self._was_transient = False
         self._is_called_off = False
         self._is_resuming = False
         self._trouble = ""
@@ -193,7 +194,10 @@ class Steward:
     def _look(self, domain: Domain | None, host: str) -> Sight:
         has_begun = self._notes.has_begun
         if domain is None:
-            return Sight(power=Power.GONE, host=host, has_begun=has_begun)
+            was_transient = self._was_transient
+            return Sight(
+                power=Power.GONE, host=host, has_begun=has_begun, was_transient=was_transient
+            )
         self._watch(domain, host)
         mark, witnessed = self._read_mark(domain), self._witnessed
         power, was_paused = power_of(domain)
@@ -217,7 +221,8 @@ class Steward:
     def _act(self, act: Act, domain: Domain, sight: Sight) -> None:
         plan, mark = self._plan, sight.mark
         to = mark.to if mark and self._is_of_plan(mark) else None
-        if plan.event_type is EventType.REDEPLOY and not domain.isPersistent():
+        self._was_transient = not domain.isPersistent()
+        if plan.event_type is EventType.REDEPLOY and self._was_transient:
             raise DeedError("the domain is transient: libvirt forgets it when it is shut off")
         destination = self._destination(domain, to)
         self._notes.begin()
