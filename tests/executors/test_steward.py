@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.executors.conftest import wait_until
+from tests.executors.conftest import NOW, wait_until
 from tests.executors.test_libvirt_decisions import PLAN, SECOND, mark_of
 
 from forewarn.clocks import SystemClock
@@ -189,3 +189,11 @@ def test_guest_that_somebody_undefines_while_it_is_suspended_has_failed(tmp_path
     wait_until(lambda: ended() is not None, "the steward does not end")
     reason = "there is no domain 'web-0' on host kvm-0"
     assert ended() == End(status=ImpactStatus.FAILED, reason=reason)
+
+
+def test_time_of_a_steward_goes_on_evenly_from_when_it_began() -> None:
+    elapsed = iter([100.0, 100.5, 107.0])
+
+    now = stewards.go_on_from(NOW, lambda: next(elapsed))
+
+    assert [now(), now()] == [NOW + SECOND / 2, NOW + 7 * SECOND]

@@ -11,10 +11,11 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -344,7 +345,7 @@ def main(order_path: Path) -> None:
     plan = read_plan(json.loads(order_path.read_bytes())["plan"])
     notes = StewardNotes(order_path)
     run_events()
-    steward = Steward(plan, notes, lambda: datetime.now(UTC))
+    steward = Steward(plan, notes, go_on_from(datetime.now(UTC), _elapsed_seconds))
     # Stopping a service may stop whatever it has started: no guest is to be left suspended by it.
     signal.signal(signal.SIGTERM, lambda *_: steward.call_off())
     ends: queue.Queue[End] = queue.Queue()
@@ -367,6 +368,17 @@ def main(order_path: Path) -> None:
     content = {"status": end.status, "reason": end.reason, "host": end.moved_to}
     write_ending(order_path.with_suffix(ENDING), content)
     os._exit(0)
+
+
+def go_on_from(moment: datetime, elapsed: Callable[[], float]) -> Callable[[], datetime]:
+    """Return a clock that nobody sets: a guest is not suspended for longer by that."""
+    began = elapsed()
+    return lambda: moment + timedelta(seconds=elapsed() - began)
+
+
+def _elapsed_seconds() -> float:
+    # Where it can be had, with the time for which the machine was suspended itself.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _lost(notes: StewardNotes, reason: str) -> End:
