@@ -377,12 +377,14 @@ def test_order_is_taken_by_an_answer_in_words(
     assert running.reason == "complete the event when it has ended"
 
 
-@pytest.mark.parametrize("location", ["", "http://127.0.0.1:1/status", "http://[", "\x7f"])
+@pytest.mark.parametrize(
+    "location", ["", "http://127.0.0.1:1/status", "http://[", "http:////[", "\x7f"]
+)
 def test_target_that_names_no_place_of_its_own_tells_the_end_by_completing_the_event(
     target: OrderTarget, make: Maker, location: str
 ) -> None:
     target.on_post = lambda _: say(202, Location=location)
-    executor = begin(make(timeout=timedelta(seconds=1)))
+    executor = begin(make(timeout=timedelta(seconds=2)))
 
     running = wait_for(executor, lambda impact: bool(impact.reason))
 
