@@ -145,9 +145,11 @@ def _suspended(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: datetime) 
             return Wait(word=f"it is suspended until {until:%H:%M:%S} UTC", until=until)
         case Power.PAUSED:
             return Repair.RESUME
-        case Power.RUNNING if sight.was_paused or sight.is_witness:
+        case Power.RUNNING if sight.is_witness or (sight.was_paused and not mark.was_resumed):
             return End(status=ImpactStatus.DONE)
-        case Power.RUNNING if now < until:  # whoever marked it was gone before the deed
+        case Power.RUNNING if (
+            now < until and not sight.was_paused
+        ):  # whoever marked it was gone before the deed
             return Act(phase=MarkPhase.SUSPEND, until=now + plan.duration)
         case Power.RUNNING:
             return _unknown(_NOBODY_SAW.format(deed="suspended"))

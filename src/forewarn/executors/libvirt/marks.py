@@ -35,7 +35,8 @@ class DomainMark:
     """How far the impact of an event is, since *at*.
 
     *until* is when the phase ends, if that is known. *to* is the host that the domain goes to, and
-    *has_autostart* says that it started with its old one.
+    *has_autostart* says that it started with its old one. *was_resumed* says that the domain had
+    been suspended and resumed before, so that this is no sign of the deed.
     """
 
     event_id: EventId
@@ -46,6 +47,7 @@ class DomainMark:
     until: datetime | None = None
     to: str | None = None
     has_autostart: bool = False
+    was_resumed: bool = False
     reason: str = ""
 
     def encode(self) -> str:
@@ -59,6 +61,7 @@ class DomainMark:
             "until": "" if self.until is None else self.until.isoformat(),
             "to": self.to or "",
             "autostart": "yes" if self.has_autostart else "",
+            "resumed": "before" if self.was_resumed else "",
             "reason": "".join(filter(str.isprintable, self.reason)),
         }
         given = {name: value for name, value in words.items() if value}
@@ -78,6 +81,7 @@ def read_mark(text: str) -> DomainMark | None:
             until=_moment(given["until"]) if "until" in given else None,
             to=given.get("to"),
             has_autostart="autostart" in given,
+            was_resumed="resumed" in given,
             reason=given.get("reason", ""),
         )
     except (ET.ParseError, KeyError, ValueError):

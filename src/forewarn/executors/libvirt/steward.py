@@ -227,7 +227,7 @@ class Steward:
             raise DeedError("the domain is transient: libvirt forgets it when it is shut off")
         destination = self._destination(domain, to)
         self._notes.begin()
-        marked = self._mark(act, destination, has_autostart=self._has_autostart(domain, mark))
+        marked = self._mark(act, domain, sight, destination)
         put_mark(domain, marked)
         self._has_restarted = False
         self._witnessed = marked
@@ -239,15 +239,12 @@ class Steward:
         else:
             SIMPLE[act.phase](domain)
 
-    def _has_autostart(self, domain: Domain, mark: DomainMark | None) -> bool:
-        # What a steward before this one has found, as the move may have turned it off since.
-        if mark and self._is_of_plan(mark):
-            return mark.has_autostart
-        return self._plan.moves and has_autostart(domain)
-
     def _mark(
-        self, act: Act, destination: Destination | None, *, has_autostart: bool
+        self, act: Act, domain: Domain, sight: Sight, destination: Destination | None
     ) -> DomainMark:
+        known = sight.mark if sight.mark and self._is_of_plan(sight.mark) else None
+        # What a steward before this one has found, as the move may have turned it off since.
+        autostart = known.has_autostart if known else self._plan.moves and has_autostart(domain)
         return DomainMark(
             event_id=self._plan.event_id,
             event_type=self._plan.event_type,
@@ -256,7 +253,8 @@ class Steward:
             at=self._now(),
             until=act.until,
             to=destination.place.host if destination else None,
-            has_autostart=has_autostart,
+            has_autostart=autostart,
+            was_resumed=sight.was_paused,
         )
 
     def _destination(self, domain: Domain, to: str | None) -> Destination | None:
