@@ -236,6 +236,12 @@ def test_domain_that_is_gone_has_failed_by_name(
     assert said == End(status=ImpactStatus.FAILED, reason=reason)
 
 
+def test_domain_of_a_machine_without_a_host_is_gone_without_naming_one() -> None:
+    said = decide(PLAN, sight_of(Power.GONE, host=""), NOW)
+
+    assert said == End(status=ImpactStatus.FAILED, reason="there is no domain 'web-0'")
+
+
 @pytest.mark.parametrize("phase", MarkPhase)
 def test_mark_is_read_as_it_was_written(phase: MarkPhase) -> None:
     mark = mark_of(

@@ -120,13 +120,13 @@ def decide(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
 def _gone(plan: ImpactPlan, sight: Sight) -> Decision:
     if sight.was_transient and plan.event_type in _STOPPING:
         return End(status=ImpactStatus.DONE)
-    return _fail(f"there is no domain {plan.vm_id or plan.vm!r} on host {sight.host}")
+    return _fail(f"there is no domain {plan.vm_id or plan.vm!r}{_where(sight)}")
 
 
 def _begin(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     event_type = plan.event_type
     if (event_type, sight.power) in _REFUSED:
-        return _fail(f"the domain is {sight.power} on host {sight.host}")
+        return _fail(f"the domain is {sight.power}{_where(sight)}")
     if event_type is EventType.FREEZE:
         if plan.migrate:
             return Act(phase=MarkPhase.MIGRATE)
@@ -230,6 +230,10 @@ def _stopped(plan: ImpactPlan, reason: str = "") -> Decision:
     if plan.event_type in _STOPPING:
         return End(status=ImpactStatus.DONE, reason=reason)
     return Act(phase=MarkPhase.MOVE)
+
+
+def _where(sight: Sight) -> str:
+    return f" on host {sight.host}" if sight.host else ""
 
 
 def _moved(plan: ImpactPlan, sight: Sight) -> str | None:
