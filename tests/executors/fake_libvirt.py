@@ -27,7 +27,8 @@ def refusal(code: int, message: str = "no") -> Exception:
 class FakeDomain:
     """A guest. *refusing* has what a call is refused with, as often as it is there.
 
-    One that *obeys* is suspended although libvirt says that it is not.
+    One that *obeys* is suspended although libvirt says that it is not. One that *relapses* is
+    paused again so many times as soon as it is resumed, as if its disk were full.
     """
 
     host: "FakeHost"
@@ -38,6 +39,7 @@ class FakeDomain:
     autostarts: int = 0
     persistent: bool = True
     obeys: bool = False
+    relapses: int = 0
     refusing: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
@@ -75,6 +77,9 @@ class FakeDomain:
 
     def resume(self) -> int:
         self._call("resume")
+        self.relapses -= 1
+        if self.relapses >= 0:
+            return 0
         return self._become(RUNNING, libvirt.VIR_DOMAIN_RUNNING_UNPAUSED)
 
     def create(self) -> int:

@@ -1,6 +1,7 @@
 """What a steward does about a libvirt that refuses, is away or forgets, and a disk that is full."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -197,3 +198,14 @@ def test_time_of_a_steward_goes_on_evenly_from_when_it_began() -> None:
     now = stewards.go_on_from(NOW, lambda: next(elapsed))
 
     assert [now(), now()] == [NOW + SECOND / 2, NOW + 7 * SECOND]
+
+
+def test_guest_that_pauses_again_is_resumed_again_but_not_at_once(tmp_path: Path) -> None:
+    host = fake.FakeHost()
+    guest = host.take()
+    guest.relapses = 2
+    began = time.monotonic()
+
+    assert end_of(tmp_path, FREEZE, kvm0=host) == DONE
+    assert guest.calls.count("resume") == 3
+    assert time.monotonic() - began > 2

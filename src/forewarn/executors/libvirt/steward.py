@@ -86,7 +86,7 @@ class Steward:
         self._has_restarted = False
         self._was_transient = False
         self._is_called_off = False
-        self._is_resuming = False
+        self._repaired: Repair | None = None
         self._trouble = ""
 
     def call_off(self) -> None:
@@ -130,7 +130,7 @@ class Steward:
             self._notes.say(f"the connection was lost: {error}")
         elif self._witnessed and self._witnessed.phase is MarkPhase.MIGRATE:
             self._trouble = f": {error}"  # what became of it is for the next look to say
-        elif self._is_resuming:
+        elif self._repaired is Repair.RESUME:
             self._notes.say(f"libvirt does not resume the guest yet: {error}")
         elif not is_missing(error):
             return self._end(_failed(f"libvirt refused it: {error}"))
@@ -268,8 +268,10 @@ class Steward:
         return choose_destination(plan, domain, self._connect)
 
     def _repair(self, repair: Repair, domain: Domain) -> None:
+        if self._repaired:
+            self._pause()  # it did not last: the disk of the host is full, say
+        self._repaired = repair
         if repair is Repair.RESUME:
-            self._is_resuming = True
             resume(domain)
         else:
             start(domain)
