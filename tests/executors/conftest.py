@@ -23,6 +23,7 @@ from forewarn.executors.processes import PLACES, ProcessContractor
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
+from forewarn.ports.clock import WallClock
 from forewarn.ports.executor import Executor
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -129,6 +130,7 @@ def make_webhook(
     *targets: ImpactTarget,
     may_begin: Callable[[], bool] = always,
     records: Records | None = None,
+    wall: WallClock | None = None,
 ) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, or in its *records*, and asks often."""
     contractor = WebhookContractor(
@@ -137,7 +139,7 @@ def make_webhook(
         records=records or Records(folder / "impacts", may_begin=may_begin),
         outbound=OUTBOUND,
         clock=SystemClock(),
-        wall=SystemClock(),
+        wall=wall or SystemClock(),
         wait=ask_often,
     )
     return contract(contractor)

@@ -209,6 +209,15 @@ def test_guest_is_resumed_in_time_whoever_has_set_the_mark() -> None:
     assert said is Repair.RESUME
 
 
+def test_guest_that_an_earlier_event_has_resumed_is_not_taken_for_frozen() -> None:
+    mark = mark_of(MarkPhase.SUSPEND, was_resumed=True)
+    plan, runs = plan_of(EventType.FREEZE), sight_of(Power.RUNNING, mark, was_paused=True)
+
+    assert essence(decide(plan, runs, LATER)) is ImpactStatus.UNKNOWN
+    assert essence(decide(plan, replace(runs, is_witness=True), LATER)) is ImpactStatus.DONE
+    assert essence(decide(plan, replace(runs, was_paused=False), LATER)) is MarkPhase.SUSPEND
+
+
 def test_redeploy_moves_the_guest_once_it_is_off() -> None:
     for phase in (MarkPhase.SHUTDOWN, MarkPhase.DESTROY):
         sight = sight_of(Power.OFF, mark_of(phase))
@@ -227,9 +236,17 @@ def test_domain_that_is_gone_has_failed_by_name(
     assert said == End(status=ImpactStatus.FAILED, reason=reason)
 
 
+def test_domain_of_a_machine_without_a_host_is_gone_without_naming_one() -> None:
+    said = decide(PLAN, sight_of(Power.GONE, host=""), NOW)
+
+    assert said == End(status=ImpactStatus.FAILED, reason="there is no domain 'web-0'")
+
+
 @pytest.mark.parametrize("phase", MarkPhase)
 def test_mark_is_read_as_it_was_written(phase: MarkPhase) -> None:
-    mark = mark_of(phase, reason='<kvm-1> says "no" & is right')
+    mark = mark_of(
+        phase, reason='<kvm-1> says "no" & is right', has_autostart=True, was_resumed=True
+    )
 
     assert read_mark(mark.encode()) == mark
     assert read_mark(replace(mark, until=None, to=None).encode()) == replace(
@@ -237,7 +254,12 @@ def test_mark_is_read_as_it_was_written(phase: MarkPhase) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "<impact/>", "<", "<impact event_id='1' epoch='x'/>"])
+BY_HAND = mark_of(MarkPhase.SUSPEND).encode().replace("+00:00", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<impact/>", "<", "<impact event_id='1' epoch='x'/>", BY_HAND]
+)
 def test_what_is_no_mark_is_taken_for_none(text: str) -> None:
     assert read_mark(text) is None
 

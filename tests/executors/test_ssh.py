@@ -136,7 +136,9 @@ def test_virtual_machine_without_a_host_is_a_failure(host: Host, tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize("destination", ["", "-oProxyCommand=x", "root@{host} reboot", "$(reboot)"])
+@pytest.mark.parametrize(
+    "destination", ["", "-oProxyCommand=x", "root@{hots}", "root@{host} rm", "$(rm)"]
+)
 def test_destination_that_is_none_is_refused(host: Host, destination: str) -> None:
     with pytest.raises(TablesError, match="ssh of command 1: write a destination"):
         host.command("['true']", destination)

@@ -14,6 +14,7 @@ from tests.executors.conftest import (
     EVENT,
     HOSTS,
     KEY,
+    NOW,
     WEB_0,
     WEB_1,
     is_over,
@@ -23,6 +24,7 @@ from tests.executors.conftest import (
 )
 from tests.executors.target import Asked, OrderTarget, Reply, say
 
+from forewarn.clocks import VirtualClock
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.impacts import ContractedExecutor
@@ -377,12 +379,14 @@ def test_order_is_taken_by_an_answer_in_words(
     assert running.reason == "complete the event when it has ended"
 
 
-@pytest.mark.parametrize("location", ["", "http://127.0.0.1:1/status", "http://[", "\x7f"])
+@pytest.mark.parametrize(
+    "location", ["", "http://127.0.0.1:1/status", "http://[", "http:////[", "\x7f"]
+)
 def test_target_that_names_no_place_of_its_own_tells_the_end_by_completing_the_event(
     target: OrderTarget, make: Maker, location: str
 ) -> None:
     target.on_post = lambda _: say(202, Location=location)
-    executor = begin(make(timeout=timedelta(seconds=1)))
+    executor = begin(make(timeout=timedelta(seconds=2)))
 
     running = wait_for(executor, lambda impact: bool(impact.reason))
 
@@ -390,6 +394,21 @@ def test_target_that_names_no_place_of_its_own_tells_the_end_by_completing_the_e
     assert running.reason == "complete the event when it has ended"
     assert wait_for(executor, is_over).status is ImpactStatus.FAILED
     assert len(target.asked) == 1
+
+
+def test_clock_that_is_set_takes_no_time_from_the_target(
+    target: OrderTarget, tmp_path: Path
+) -> None:
+    clock = VirtualClock(NOW)
+    executor = begin(make_webhook(tmp_path, ImpactTarget(url=target.url), wall=clock))
+    wait_for(executor, lambda _: len(target.asked) > 1)
+
+    clock.move_to(NOW + timedelta(hours=2))
+    asked = len(target.asked)
+    impact = wait_for(executor, lambda _: len(target.asked) > asked + 1)
+    executor.close()
+
+    assert impact.status is ImpactStatus.RUNNING
 
 
 def test_order_whose_answer_was_lost_in_a_crash_is_sent_again_under_the_same_id(

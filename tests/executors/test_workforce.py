@@ -180,6 +180,22 @@ def test_what_has_begun_stays_with_whom_it_was_given_when_the_file_changes(
     assert ended.status is ImpactStatus.FAILED
 
 
+def test_what_was_simulated_is_not_done_when_there_is_an_executor_for_it(
+    tmp_path: Path, file: Path
+) -> None:
+    file.write_text(f"[[command]]\nrun = ['touch', '{tmp_path}/done']\n", encoding="utf-8")
+    simulated = settings_of(tmp_path, executor=ExecutorKind.SIMULATED)
+
+    with workforce_of(simulated, EVENT) as workforce:
+        begun = workforce.executor.begin(EVENT, WEB_0, epoch=1)
+    with workforce_of(settings_of(tmp_path, executor_file=file), EVENT) as workforce:
+        found = workforce.executor.inquire(EVENT.event_id, WEB_0)
+        again = workforce.executor.begin(EVENT, WEB_0, epoch=2)
+
+    assert (found, again) == (begun, begun)
+    assert not (tmp_path / "done").exists()
+
+
 def test_impact_of_an_event_that_is_not_there_is_unknown(tmp_path: Path, file: Path) -> None:
     with workforce_of(settings_of(tmp_path, executor_file=file)) as workforce:
         assert workforce.executor.inquire(EVENT.event_id, WEB_0).is_lost

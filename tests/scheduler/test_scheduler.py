@@ -214,6 +214,19 @@ def test_manual_impact_lasts_until_an_operator_says_so(world: World) -> None:
     assert world.event(created).event_status is EventStatus.COMPLETED
 
 
+def test_impact_by_hand_stays_so_when_there_is_an_executor_for_it(world: World) -> None:
+    created = world.create("web-0", started=True)
+    world.lead(ManualExecutor()).settle()
+
+    world.advance(world.lead(world.simulated), hours=1)
+
+    assert world.event(created).event_status is EventStatus.STARTED
+    begun = world.store.read(
+        lambda reading: reading.simulated_impact(created.event_id, VmName("web-0"))
+    )
+    assert begun is None
+
+
 def test_report_after_an_operator_completed_is_ignored(world: World) -> None:
     scheduler = world.lead()
     created = world.create("web-0")

@@ -24,7 +24,7 @@ from forewarn.environment import environment_with
 from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.configuration import read_roster
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork, find_for_host
-from forewarn.executors.impacts import ContractedExecutor, find_among
+from forewarn.executors.impacts import ContractedExecutor, SimulatedContractor, find_among
 from forewarn.executors.libvirt.hypervisors import (
     Hypervisor,
     KnownFleet,
@@ -34,6 +34,7 @@ from forewarn.executors.libvirt.hypervisors import (
 from forewarn.executors.orders import Contractor, Contractors, Means
 from forewarn.executors.processes import ProcessContractor, Trade
 from forewarn.executors.records import Records
+from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.files.tables import TablesError
@@ -132,6 +133,7 @@ def _executor(means: Sequence[Means], agency: _Agency, store: Store) -> Contract
     host_called = _host_finder(store)
     # Also those that no table is for: an order that one of them was given before stays with it.
     contractors = (
+        SimulatedContractor(SimulatedExecutor(store, agency.clock)),
         agency.scripts(find_among(means, Command, host_called)),
         agency.webhooks(find_among(means, ImpactTarget, host_called)),
         agency.stewards(

@@ -7,7 +7,7 @@ from datetime import timedelta
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -30,6 +30,7 @@ from forewarn.files.tables import (
 )
 from forewarn.protocol.vocabulary import EventType
 
+T = TypeVar("T")
 Duration: TypeAlias = Annotated[timedelta, duration()]
 
 _URI: Final = re.compile(r"[a-z]+(\+[a-z0-9]+)?://[^\s{}]*")
@@ -57,7 +58,7 @@ _SSH: Final = (
 
 
 def _check_destination(text: str) -> str:
-    if not re.fullmatch(r"[\w.@:/\[\]{}-]+", text) or text.startswith("-"):
+    if not re.fullmatch(r"[\w.@:/\[\]-]+", text.replace(HOST, "host")) or text.startswith("-"):
         raise ValueError('write a destination of ssh, such as "root@{host}"')
     return text
 
@@ -65,11 +66,33 @@ def _check_destination(text: str) -> str:
 SshDestination: TypeAlias = Annotated[str, AfterValidator(_check_destination)]
 
 
+_PATTERN: Final = re.compile(r"[\w.*?!\[\]-]+", re.ASCII)
+
+
+def _check_pattern(pattern: str) -> str:
+    if _PATTERN.fullmatch(pattern) is None:
+        raise ValueError(f"{pattern!r} is neither the name of a host nor a pattern such as 'kvm-*'")
+    return pattern
+
+
+def _check_any(items: tuple[T, ...]) -> tuple[T, ...]:
+    # Whoever writes an empty list may mean none.
+    if not items:
+        raise ValueError("it is empty; leave it out to mean all")
+    return items
+
+
+Patterns: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_pattern)], ...], AfterValidator(_check_any)
+]
+"""Names of hosts, and patterns for them."""
+
+
 class SelectiveTable(Table):
     """What is meant for some events and hosts: without other keys, an operator's hands."""
 
-    event_types: tuple[EventType, ...] = ()
-    hosts: tuple[str, ...] = ()
+    event_types: Annotated[tuple[EventType, ...], AfterValidator(_check_any)] = ()
+    hosts: Patterns = ()
     labels: Mapping[str, str] = {}
 
     @property
@@ -105,7 +128,7 @@ class LibvirtTable(SelectiveTable):
     migrate: bool = False
     migrate_uri: Uri | None = None
     unsafe_migration: bool = False
-    to: tuple[str, ...] = ()
+    to: Patterns = ()
     ephemeral: tuple[str, ...] = ()
 
     @property
@@ -143,7 +166,7 @@ _OF_VERIFYING: Final = ("verify_timeout", "verify_within", "verify_every")
 class HostWorkTable(SecretTable):
     """Work on some hosts, by commands or by webhooks."""
 
-    hosts: tuple[str, ...] = ()
+    hosts: Patterns = ()
     labels: Mapping[str, str] = {}
     run: Words | None = None
     ssh: SshDestination | None = None

@@ -9,8 +9,9 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.manual import BY_HAND
-from forewarn.executors.orders import Contractors, Means, OrderKind
+from forewarn.executors.orders import Contractors, Means, Order, OrderKind
 from forewarn.executors.records import OrderKey
+from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.views import describe_change
 from forewarn.protocol.dates import write_date
 from forewarn.protocol.versions import DateForm
@@ -87,6 +88,33 @@ def find_among(
         return found if isinstance(found, kind) else None
 
     return find
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimulatedContractor:
+    """Goes on with impacts that were simulated when the server was told to, and takes no others."""
+
+    executor: SimulatedExecutor
+
+    def takes(self, order: Order) -> bool:
+        """Take nothing new."""
+        del order
+        return False
+
+    def holds(self, key: OrderKey) -> bool:
+        """Tell whether it was simulated."""
+        return self.inquire(key).status is not ImpactStatus.NOT_BEGUN
+
+    def begin(self, order: Order) -> Impact:
+        """Say how far it is."""
+        return self.inquire(order.key)
+
+    def inquire(self, key: OrderKey) -> Impact:
+        """Look up when it will be over, or was."""
+        return self.executor.inquire(EventId(key[0]), VmName(key[1]))
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,7 +53,7 @@ class ImpactTarget:
         try:
             url = str(httpx2.URL(self.url).join(location))
             return url if self.has(url) else None
-        except httpx2.InvalidURL:
+        except (httpx2.InvalidURL, ValueError):  # the latter for http:////[
             return None
 
     def request(

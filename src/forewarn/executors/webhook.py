@@ -7,6 +7,7 @@ target took it is remembered here, and from then on it is only asked.
 import asyncio
 import os
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -48,18 +49,21 @@ _AT_ONCE: Final = 32
 """How many requests are made to one target at the same time."""
 _LEAVE_SECONDS: Final = 2.0
 """How long a target that is taking an order may need before it is left alone."""
-_FORGET_AFTER: Final = timedelta(minutes=10)
+_FORGET_AFTER_SECONDS: Final = 600.0
 _ENDINGS: Final = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Errand:
-    """One order as far as this server knows. There is an *order* until the target took it."""
+    """One order as far as this server knows. There is an *order* until the target took it.
+
+    When it is *due*, and when its time is over, is told by a clock that nobody sets.
+    """
 
     target: ImpactTarget
     epoch: int
-    since: datetime
-    due: datetime
+    over_at: float
+    due: float
     order: Order | None = None
     status_url: str | None = None
     failures: int = 0
@@ -120,14 +124,14 @@ class WebhookContractor:
             return self.records.without(key, self.kind.advice)
         if isinstance(errand, Impact):
             return errand
-        now = self.wall.now()
+        now = time.monotonic()
         if errand.order is not None and not errand.is_under_way and not self.records.may_begin():
             return Impact(
                 status=ImpactStatus.RUNNING,
                 reason=PAUSED,
                 ask_again_at=next_second(self.clock.now()),
             )
-        if now >= errand.since + errand.target.timeout:
+        if now >= errand.over_at:
             self.records.end(key, ImpactStatus.FAILED, _out_of_time(errand))
             self._forget(key)
             return self.records.ended(key) or errand.impact
@@ -152,9 +156,10 @@ class WebhookContractor:
         if target is None:
             self.records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return
-        now = self.wall.now()
+        now = time.monotonic()
         self._forget_others(now)
-        errand = _Errand(target=target, epoch=order.epoch, since=now, due=now, order=order)
+        over_at = now + target.timeout.total_seconds()
+        errand = _Errand(target=target, epoch=order.epoch, over_at=over_at, due=now, order=order)
         # Not sent yet: the inquiry that follows sends what is due, unless the server is paused.
         with self._changing:
             if not self._is_closed:
@@ -180,11 +185,14 @@ class WebhookContractor:
         if target is None or (status_url and not target.has(status_url)):
             reason = "the target that accepted it is no longer in the executor file"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+        now = time.monotonic()
+        since_taken = self.wall.now() - datetime.fromisoformat(begun["taken_at"])
+        left = target.timeout - max(since_taken, timedelta(0))
         errand = _Errand(
             target=target,
             epoch=begun["epoch"],
-            since=datetime.fromisoformat(begun["taken_at"]),
-            due=self.wall.now(),
+            over_at=now + left.total_seconds(),
+            due=now,
             status_url=status_url,
         )
         with self._changing:
@@ -204,13 +212,13 @@ class WebhookContractor:
         with self._changing:
             self._errands.pop(key, None)
 
-    def _forget_others(self, now: datetime) -> None:
+    def _forget_others(self, now: float) -> None:
         """Forget orders that nobody asks about any more: they were ended from outside."""
         with self._changing:
             self._errands = {
                 key: errand
                 for key, errand in self._errands.items()
-                if errand.is_under_way or errand.due + _FORGET_AFTER > now
+                if errand.is_under_way or errand.due + _FORGET_AFTER_SECONDS > now
             }
 
     async def _work(self, key: OrderKey, errand: _Errand) -> None:
@@ -266,22 +274,22 @@ class WebhookContractor:
         return self._later(errand, impact, answer.retry_after)
 
     def _note_taken(self, order: Order, errand: _Errand, answer: TargetAnswer) -> _Errand:
-        now = self.wall.now()
+        over_at = time.monotonic() + errand.target.timeout.total_seconds()
         record: Mapping[str, object] = {
             "executor": EXECUTOR,
             **order.about,
             "epoch": order.epoch,
-            "taken_at": now.isoformat(),
+            "taken_at": self.wall.now().isoformat(),
             "status_url": answer.status_url,
         }
         file = self.records.claim(order.key, record)
         if file is not None:
             os.close(file)
-        return replace(errand, order=None, since=now, status_url=answer.status_url)
+        return replace(errand, order=None, over_at=over_at, status_url=answer.status_url)
 
     def _later(self, errand: _Errand, impact: Impact, not_before: timedelta) -> _Errand:
         failures = errand.failures + 1 if impact.status is ImpactStatus.UNKNOWN else 0
-        due = self.wall.now() + max(self.wait(failures), not_before)
+        due = time.monotonic() + max(self.wait(failures), not_before).total_seconds()
         return replace(errand, impact=impact, failures=failures, due=due, is_under_way=False)
 
 

@@ -113,8 +113,11 @@ class Scheduler:
         self._lull: Lull | None = None
         self._written = store.read(lambda reading: reading.knowledge())
         # What is over stays so. Nobody is asked again: the fleet has followed where it was moved.
+        # What an operator does by hand stays so, too: an executor of today would do it once more.
         self._impacts: dict[tuple[EventId, VmName], Impact] = {
-            key: said for key, said in self._written.impacts.items() if said.is_over
+            key: said
+            for key, said in self._written.impacts.items()
+            if said.is_over or said.is_by_hand
         }
         self._reserved = NOTHING
         self._answers = GateAnswers(gates, reports, self._written.answers)

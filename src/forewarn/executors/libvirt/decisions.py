@@ -31,9 +31,10 @@ class Sight:
     """What was seen of a domain, on *host*.
 
     *was_paused* says that it runs because it was resumed, *is_moving* that a migration is under
-    way. The rest is about whoever looks: whether it *has_begun* the impact, or took it over from
-    one that had; whether it *is_witness*, which has done the deed of the mark and watched the
-    domain ever since; and whether it has seen the domain restart since then.
+    way, *was_transient* that libvirt forgets the domain once it is off. The rest is about whoever
+    looks: whether it *has_begun* the impact, or took it over from one that had; whether it
+    *is_witness*, which has done the deed of the mark and watched the domain ever since; and whether
+    it has seen the domain restart since then.
     """
 
     power: Power
@@ -41,6 +42,7 @@ class Sight:
     mark: DomainMark | None = None
     was_paused: bool = False
     is_moving: bool = False
+    was_transient: bool = False
     has_begun: bool = False
     is_witness: bool = False
     has_restarted: bool = False
@@ -101,7 +103,7 @@ def decide(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     """Return what to do next."""
     mark = sight.mark
     if sight.power is Power.GONE:
-        return _fail(f"there is no domain {plan.vm_id or plan.vm!r} on host {sight.host}")
+        return _gone(plan, sight)
     if mark is not None and mark.event_id == plan.event_id:
         if status := _ENDINGS.get(mark.phase):
             return End(status=status, reason=mark.reason, moved_to=_moved(plan, sight))
@@ -115,10 +117,16 @@ def decide(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     return _begin(plan, sight, now)
 
 
+def _gone(plan: ImpactPlan, sight: Sight) -> Decision:
+    if sight.was_transient and plan.event_type in _STOPPING:
+        return End(status=ImpactStatus.DONE)
+    return _fail(f"there is no domain {plan.vm_id or plan.vm!r}{_where(sight)}")
+
+
 def _begin(plan: ImpactPlan, sight: Sight, now: datetime) -> Decision:
     event_type = plan.event_type
     if (event_type, sight.power) in _REFUSED:
-        return _fail(f"the domain is {sight.power} on host {sight.host}")
+        return _fail(f"the domain is {sight.power}{_where(sight)}")
     if event_type is EventType.FREEZE:
         if plan.migrate:
             return Act(phase=MarkPhase.MIGRATE)
@@ -137,9 +145,11 @@ def _suspended(plan: ImpactPlan, mark: DomainMark, sight: Sight, now: datetime) 
             return LookAgain(word=f"it is suspended until {until:%H:%M:%S} UTC", until=until)
         case Power.PAUSED:
             return Repair.RESUME
-        case Power.RUNNING if sight.was_paused or sight.is_witness:
+        case Power.RUNNING if sight.is_witness or (sight.was_paused and not mark.was_resumed):
             return End(status=ImpactStatus.DONE)
-        case Power.RUNNING if now < until:  # whoever marked it was gone before the deed
+        case Power.RUNNING if (
+            now < until and not sight.was_paused
+        ):  # whoever marked it was gone before the deed
             return Act(phase=MarkPhase.SUSPEND, until=now + plan.duration)
         case Power.RUNNING:
             return _unknown(_NOBODY_SAW.format(deed="suspended"))
@@ -220,6 +230,10 @@ def _stopped(plan: ImpactPlan, reason: str = "") -> Decision:
     if plan.event_type in _STOPPING:
         return End(status=ImpactStatus.DONE, reason=reason)
     return Act(phase=MarkPhase.MOVE)
+
+
+def _where(sight: Sight) -> str:
+    return f" on host {sight.host}" if sight.host else ""
 
 
 def _moved(plan: ImpactPlan, sight: Sight) -> str | None:

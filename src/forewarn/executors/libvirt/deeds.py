@@ -68,6 +68,15 @@ def destroy(domain: Domain) -> None:
         domain.destroy()
 
 
+def suspend(domain: Domain) -> None:
+    """Have the guest stand still."""
+    try:
+        domain.suspend()
+    except LibvirtError:
+        if power_of(domain)[0] is not Power.PAUSED:
+            raise
+
+
 def resume(domain: Domain) -> None:
     """Let the guest run on."""
     try:
@@ -87,7 +96,7 @@ def start(domain: Domain) -> None:
 
 
 SIMPLE: Final[Mapping[MarkPhase, Callable[[Domain], object]]] = {
-    MarkPhase.SUSPEND: lambda domain: domain.suspend(),
+    MarkPhase.SUSPEND: suspend,
     MarkPhase.REBOOT: reboot,
     MarkPhase.RESET: lambda domain: domain.reset(),
     MarkPhase.SHUTDOWN: shut_down,

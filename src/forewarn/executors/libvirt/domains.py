@@ -69,6 +69,13 @@ def is_migrating(domain: Domain) -> bool:
     return False
 
 
+def has_autostart(domain: Domain) -> bool:
+    """Tell whether the domain is started with its host."""
+    with suppress(LibvirtError):  # not every driver can
+        return bool(domain.autostart())
+    return False
+
+
 def has_agent(domain: Domain) -> bool:
     """Tell whether there is a guest agent that listens."""
     devices = ET.fromstring(domain.XMLDesc(0)).find("devices")  # noqa: S314 - libvirt's

@@ -34,7 +34,9 @@ class MarkPhase(StrEnum):
 class DomainMark:
     """How far the impact of an event is, since *at*.
 
-    *until* is when the phase ends, if that is known. *to* is the host that the domain goes to.
+    *until* is when the phase ends, if that is known. *to* is the host that the domain goes to, and
+    *has_autostart* says that it started with its old one. *was_resumed* says that the domain had
+    been suspended and resumed before, so that this is no sign of the deed.
     """
 
     event_id: EventId
@@ -44,6 +46,8 @@ class DomainMark:
     at: datetime
     until: datetime | None = None
     to: str | None = None
+    has_autostart: bool = False
+    was_resumed: bool = False
     reason: str = ""
 
     def encode(self) -> str:
@@ -56,6 +60,8 @@ class DomainMark:
             "at": self.at.isoformat(),
             "until": "" if self.until is None else self.until.isoformat(),
             "to": self.to or "",
+            "autostart": "yes" if self.has_autostart else "",
+            "resumed": "before" if self.was_resumed else "",
             "reason": "".join(filter(str.isprintable, self.reason)),
         }
         given = {name: value for name, value in words.items() if value}
@@ -71,10 +77,19 @@ def read_mark(text: str) -> DomainMark | None:
             event_type=EventType(given["event_type"]),
             epoch=int(given["epoch"]),
             phase=MarkPhase(given["phase"]),
-            at=datetime.fromisoformat(given["at"]),
-            until=datetime.fromisoformat(given["until"]) if "until" in given else None,
+            at=_moment(given["at"]),
+            until=_moment(given["until"]) if "until" in given else None,
             to=given.get("to"),
+            has_autostart="autostart" in given,
+            was_resumed="resumed" in given,
             reason=given.get("reason", ""),
         )
     except (ET.ParseError, KeyError, ValueError):
         return None
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("somebody has written it by hand")
+    return moment

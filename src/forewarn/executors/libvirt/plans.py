@@ -51,6 +51,11 @@ class ImpactPlan:
         return is_move(self.event_type, migrate=self.migrate)
 
     @property
+    def suspends(self) -> bool:
+        """Whether the guest is suspended, and has to be resumed."""
+        return self.event_type is EventType.FREEZE and not self.migrate
+
+    @property
     def limit(self) -> timedelta:
         """How long all of it may take. A guest is never left suspended for want of time."""
         return max(self.timeout, self.duration + self.connect_timeout)

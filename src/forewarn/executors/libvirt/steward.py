@@ -11,17 +11,18 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import libvirt
 
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.attendant import ENDING, OUTPUT, claim, write_ending
+from forewarn.executors.attendant import ENDING, write_ending
 from forewarn.executors.libvirt.api import (
     Domain,
     HostConnection,
@@ -45,67 +46,47 @@ from forewarn.executors.libvirt.deeds import (
 )
 from forewarn.executors.libvirt.domains import (
     find_domain,
+    has_autostart,
     is_migrating,
     mark_of,
     power_of,
     put_mark,
 )
 from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
+from forewarn.executors.libvirt.notes import StewardNotes
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, read_plan
 from forewarn.protocol.vocabulary import EventType
 from forewarn.wording.durations import format_duration
-
-BEGUN: Final = ".acting"
-"""The suffix of the file that is there once a steward was about to set a mark."""
 
 _LOOK_SECONDS: Final = 1.0
 _ENDINGS: Final = {ImpactStatus.DONE: MarkPhase.DONE, ImpactStatus.FAILED: MarkPhase.FAILED}
 
 
-class StewardNotes:
-    """What stewards of one order leave on disk, beside its file."""
-
-    def __init__(self, order_path: Path) -> None:
-        self._begun = order_path.with_suffix(BEGUN)
-        self._output = order_path.with_suffix(OUTPUT)
-        self._last = ""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a steward was about to mark the domain, this one or one before."""
-        return self._begun.exists()
-
-    def begin(self) -> None:
-        """Remember that the domain is about to be marked."""
-        descriptor = claim(self._begun, {})
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def say(self, word: str) -> None:
-        """Have operators know what it waits for."""
-        if word != self._last:
-            self._last = word
-            self._output.touch(mode=0o600)
-            with self._output.open("a", encoding="utf-8") as file:
-                file.write(f"{word}\n")
-
-
 class Steward:
     """Looks at a domain, decides and acts, until the impact of *plan* is over.
 
-    *now* returns the real time.
+    *now* returns the real time, *open_uri* a connection within so many seconds.
     """
 
-    def __init__(self, plan: ImpactPlan, notes: StewardNotes, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        plan: ImpactPlan,
+        notes: StewardNotes,
+        now: Callable[[], datetime],
+        open_uri: Callable[[str, float], HostConnection] = connect,
+    ) -> None:
         self._plan = plan
         self._notes = notes
         self._now = now
+        self._open_uri = open_uri
         self._connections: dict[str, HostConnection] = {}
         self._watched: Domain | None = None
         self._changed = threading.Event()
-        self._witnessed: MarkPhase | None = None
+        self._witnessed: DomainMark | None = None
         self._has_restarted = False
+        self._was_transient = False
         self._is_called_off = False
+        self._repaired: Repair | None = None
         self._trouble = ""
 
     def call_off(self) -> None:
@@ -116,32 +97,41 @@ class Steward:
     def attend(self) -> End:
         """Return how the impact ended."""
         deadline = self._now() + self._plan.connect_timeout
-        while True:
-            end: End | None = None
+        end: End | None = None
+        while end is None:
             try:
                 end = self._step()
+                deadline = self._now() + self._plan.connect_timeout
             except UnreachableError as error:
-                self._disconnect()
-                if not self._notes.has_begun and self._now() >= deadline:
-                    return _failed(f"{error}; nothing was begun")
-                self._notes.say(str(error))
-                self._pause()
+                end = self._await_host(error, deadline)
             except DeedError as error:
                 end = self._end(_failed(str(error)))
             except LibvirtError as error:
                 end = self._judge(error)
-            else:
-                deadline = self._now() + self._plan.connect_timeout
-            if end is not None:
-                return end
+            except Exception as error:
+                if not (self._plan.suspends and self._notes.has_begun):
+                    raise
+                self._notes.say(f"it meets an error: {error!r}")  # nobody else resumes the guest
+                self._pause()
+        return end
+
+    def _await_host(self, error: UnreachableError, deadline: datetime) -> End | None:
+        self._disconnect()
+        if not self._notes.has_begun and self._now() >= deadline:
+            return _failed(f"{error}; nothing was begun")
+        self._notes.say(str(error))
+        self._pause()
+        return None
 
     def _judge(self, error: LibvirtError) -> End | None:
         """Return what it means that libvirt has refused something; None: look again."""
         if not all(self._is_alive(each) for each in self._connections.values()):
             self._disconnect()
             self._notes.say(f"the connection was lost: {error}")
-        elif self._witnessed is MarkPhase.MIGRATE:
+        elif self._witnessed and self._witnessed.phase is MarkPhase.MIGRATE:
             self._trouble = f": {error}"  # what became of it is for the next look to say
+        elif self._repaired is Repair.RESUME:
+            self._notes.say(f"libvirt does not resume the guest yet: {error}")
         elif not is_missing(error):
             return self._end(_failed(f"libvirt refused it: {error}"))
         self._pause()
@@ -176,25 +166,41 @@ class Steward:
         if here is not None and (not plan.others or here.isActive()):
             return here, plan.host
         mark = None if here is None else mark_of(here)
-        to = mark.to if mark and mark.event_id == plan.event_id else None
-        for place in plan.others:
-            if here is not None and place.host != to:
+        to = mark.to if mark and self._is_of_plan(mark) else None
+        places = [each for each in plan.others if here is None or each.host == to]
+        away: UnreachableError | None = None
+        for place in sorted(places, key=lambda each: each.host != self._sent_to):
+            try:
+                there = find_domain(self._connect(place), plan.vm, plan.vm_id)
+            except UnreachableError as error:  # it may be on one of the others
+                away = away or error
                 continue
-            there = find_domain(self._connect(place), plan.vm, plan.vm_id)
             if there is not None and self._is_ours(there) and (here is None or there.isActive()):
                 return there, place.host
+        if away is not None:
+            raise away
         return here, plan.host
+
+    @property
+    def _sent_to(self) -> str | None:
+        return self._witnessed.to if self._witnessed else None
 
     def _is_ours(self, domain: Domain) -> bool:
         mark = mark_of(domain)
-        return mark is not None and mark.event_id == self._plan.event_id
+        return mark is not None and self._is_of_plan(mark)
+
+    def _is_of_plan(self, mark: DomainMark) -> bool:
+        return mark.event_id == self._plan.event_id
 
     def _look(self, domain: Domain | None, host: str) -> Sight:
         has_begun = self._notes.has_begun
         if domain is None:
-            return Sight(power=Power.GONE, host=host, has_begun=has_begun)
+            was_transient = self._was_transient
+            return Sight(
+                power=Power.GONE, host=host, has_begun=has_begun, was_transient=was_transient
+            )
         self._watch(domain, host)
-        mark = mark_of(domain)
+        mark, witnessed = self._read_mark(domain), self._witnessed
         power, was_paused = power_of(domain)
         return Sight(
             power=power,
@@ -203,20 +209,28 @@ class Steward:
             was_paused=was_paused,
             is_moving=is_migrating(domain),
             has_begun=has_begun,
-            is_witness=mark is not None and mark.phase is self._witnessed,
+            is_witness=bool(mark and witnessed and mark.phase is witnessed.phase),
             has_restarted=self._has_restarted,
         )
 
+    def _read_mark(self, domain: Domain) -> DomainMark | None:
+        """Return the mark of the domain; whoever spoils it does not keep a guest suspended."""
+        found, own = mark_of(domain), self._witnessed
+        is_suspended = own is not None and own.phase is MarkPhase.SUSPEND
+        return own if is_suspended and (found is None or self._is_of_plan(found)) else found
+
     def _act(self, act: Act, domain: Domain, sight: Sight) -> None:
         plan, mark = self._plan, sight.mark
-        to = mark.to if mark and mark.event_id == plan.event_id else None
-        if plan.event_type is EventType.REDEPLOY and not domain.isPersistent():
+        to = mark.to if mark and self._is_of_plan(mark) else None
+        self._was_transient = not domain.isPersistent()
+        if plan.event_type is EventType.REDEPLOY and self._was_transient:
             raise DeedError("the domain is transient: libvirt forgets it when it is shut off")
         destination = self._destination(domain, to)
         self._notes.begin()
-        put_mark(domain, self._mark(act, destination))
+        marked = self._mark(act, domain, sight, destination)
+        put_mark(domain, marked)
         self._has_restarted = False
-        self._witnessed = act.phase
+        self._witnessed = marked
         self._notes.say(f"it is begun: {act.phase}")
         if destination and act.phase is MarkPhase.MIGRATE:
             migrate(plan, domain, destination)
@@ -225,7 +239,12 @@ class Steward:
         else:
             SIMPLE[act.phase](domain)
 
-    def _mark(self, act: Act, destination: Destination | None) -> DomainMark:
+    def _mark(
+        self, act: Act, domain: Domain, sight: Sight, destination: Destination | None
+    ) -> DomainMark:
+        known = sight.mark if sight.mark and self._is_of_plan(sight.mark) else None
+        # What a steward before this one has found, as the move may have turned it off since.
+        autostart = known.has_autostart if known else self._plan.moves and has_autostart(domain)
         return DomainMark(
             event_id=self._plan.event_id,
             event_type=self._plan.event_type,
@@ -234,6 +253,8 @@ class Steward:
             at=self._now(),
             until=act.until,
             to=destination.place.host if destination else None,
+            has_autostart=autostart,
+            was_resumed=sight.was_paused,
         )
 
     def _destination(self, domain: Domain, to: str | None) -> Destination | None:
@@ -247,6 +268,9 @@ class Steward:
         return choose_destination(plan, domain, self._connect)
 
     def _repair(self, repair: Repair, domain: Domain) -> None:
+        if self._repaired:
+            self._pause()  # it did not last: the disk of the host is full, say
+        self._repaired = repair
         if repair is Repair.RESUME:
             resume(domain)
         else:
@@ -261,8 +285,10 @@ class Steward:
         with suppress(LibvirtError, UnreachableError):  # it is over all the same
             domain, host = self._find()
             mark = None if domain is None else mark_of(domain)
-            if domain is not None and mark is not None and mark.event_id == self._plan.event_id:
+            if domain is not None and mark is not None and self._is_of_plan(mark):
                 put_mark(domain, replace(mark, phase=phase, reason=end.reason, until=None))
+                if mark.has_autostart:
+                    domain.setAutostart(1)
             if host != self._plan.host:
                 left = find_domain(self._connect(self._plan.here), self._plan.vm, self._plan.vm_id)
                 if left is not None and self._is_ours(left):
@@ -272,7 +298,7 @@ class Steward:
     def _connect(self, place: HostPlace) -> HostConnection:
         connection = self._connections.get(place.host)
         if connection is None:
-            connection = connect(place.uri, self._plan.connect_timeout.total_seconds())
+            connection = self._open_uri(place.uri, self._plan.connect_timeout.total_seconds())
             self._connections[place.host] = connection
         return connection
 
@@ -319,7 +345,7 @@ def main(order_path: Path) -> None:
     plan = read_plan(json.loads(order_path.read_bytes())["plan"])
     notes = StewardNotes(order_path)
     run_events()
-    steward = Steward(plan, notes, lambda: datetime.now(UTC))
+    steward = Steward(plan, notes, go_on_from(datetime.now(UTC), _elapsed_seconds))
     # Stopping a service may stop whatever it has started: no guest is to be left suspended by it.
     signal.signal(signal.SIGTERM, lambda *_: steward.call_off())
     ends: queue.Queue[End] = queue.Queue()
@@ -335,14 +361,24 @@ def main(order_path: Path) -> None:
     try:
         end = ends.get(timeout=plan.limit.total_seconds())
     except queue.Empty:
-        is_suspension = plan.event_type is EventType.FREEZE and not plan.migrate
-        if is_suspension and notes.has_begun:
+        if plan.suspends and notes.has_begun:
             end = ends.get()  # nobody else would resume the guest when its host is back
         else:
             end = _lost(notes, f"it did not end within {format_duration(plan.limit)}")
     content = {"status": end.status, "reason": end.reason, "host": end.moved_to}
     write_ending(order_path.with_suffix(ENDING), content)
     os._exit(0)
+
+
+def go_on_from(moment: datetime, elapsed: Callable[[], float]) -> Callable[[], datetime]:
+    """Return a clock that nobody sets: a guest is not suspended for longer by that."""
+    began = elapsed()
+    return lambda: moment + timedelta(seconds=elapsed() - began)
+
+
+def _elapsed_seconds() -> float:
+    # Where it can be had, with the time for which the machine was suspended itself.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _lost(notes: StewardNotes, reason: str) -> End:
