@@ -72,7 +72,7 @@ def test_token_for_a_relay_is_for_a_host(
     assert made.stdout.partition("\n")[2] == table(f"""
         name:   {name}
         role:   relay
-        may:    serve the virtual machines of one host, and nothing else
+        may:    serve the virtual machines of one host, fetch its work, and nothing else
         host:   {host}
         """)
     assert tuple(made.stderr.splitlines()) == ("Keep it: it is not shown again.", *notes)

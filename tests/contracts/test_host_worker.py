@@ -11,12 +11,14 @@ import pytest
 from tests.executors.conftest import NOW, ask_until, is_over, script, wait_until
 from tests.executors.host_work import RULE, TASKS, WORK, host_work, make_host_worker
 from tests.executors.target import OrderTarget
+from tests.host_worker.own_host import OwnHost, put_operation
 
 from forewarn.clocks import VirtualClock
-from forewarn.domain.host_work import HostTask
+from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
+from forewarn.executors.fetched import FetchedByHost
 from forewarn.executors.simulated import SimulatedHostWorker
 from forewarn.executors.targets import ImpactTarget
 from forewarn.ports.host_worker import HostWorker
@@ -128,10 +130,40 @@ class WebhookRig:
         return Counter(self.target.deeds)
 
 
+class FetchedRig:
+    """The host is a thread that fetches what any of the servers offers, with a disk of its own."""
+
+    def __init__(self, store: Store, folder: Path, closing: ExitStack) -> None:
+        (folder / "host").mkdir()
+        self._scripts = CommandRig(store, folder / "host", closing)
+        self.fates = self._scripts.fates
+        self._store = store
+        self._folder = folder
+        self._closing = closing
+        for task in TASKS:
+            put_operation(store, task)
+        command = Command(run=(str(folder / "host/script"),))
+        host = OwnHost(store, folder / "host", dict.fromkeys(HostTaskKind, command))
+        closing.enter_context(host.working())
+
+    def make(self) -> HostWorker:
+        work = host_work(FetchedByHost())
+        made = make_host_worker(self._folder, work, store=self._store)
+        self._closing.callback(made.close)
+        return made
+
+    def end(self, task: HostTask) -> None:
+        self._scripts.end(task)
+
+    def deeds(self) -> Counter[tuple[str, str]]:
+        return self._scripts.deeds()
+
+
 RIGS: dict[str, Callable[[Store, Path, ExitStack], Rig]] = {
     "simulated": SimulatedRig,
     "command": CommandRig,
     "webhook": WebhookRig,
+    "fetched": FetchedRig,
 }
 
 

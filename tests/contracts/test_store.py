@@ -18,6 +18,7 @@ from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Happening, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.host_offer import HostOffer, OfferStatus
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -522,6 +523,47 @@ def test_session_is_found_by_hash_replaced_and_removed(store: Store) -> None:
 
     assert store.read(lambda reading: reading.session(SESSION.session_hash)) is None
     assert store.read(lambda reading: reading.session(link.session_hash)) == link
+
+
+def test_offers_of_a_host_are_kept_in_any_case_until_they_end(store: Store) -> None:
+    offer = HostOffer(
+        operation_id=_OPERATION.operation_id,
+        task="work",
+        host=HostName("KVM-1"),
+        order={"host": "KVM-1", "vm": None, "attempt": 1},
+        offered_at=NOW,
+    )
+    kept = replace(offer, host=HostName("kvm-1"))
+    taken = replace(kept, status=OfferStatus.TAKEN, ticket="t", heard_at=NOW, reason="60 %")
+    done = replace(kept, task="verify-1", status=OfferStatus.DONE, moved_to=HostName("kvm-1"))
+    other = replace(kept, host=HostName("kvm-2"), task="return-web-0")
+    gone = replace(kept, operation_id=OperationId("over"))
+    over = replace(_OPERATION, operation_id=gone.operation_id, phase=HostPhase.OVER, ended_at=NOW)
+    _put(store, lambda tx: tx.put_operation, (_OPERATION, over))
+    _put(store, lambda tx: tx.put_offer, (offer, done, other, gone))
+
+    assert store.read(lambda reading: reading.open_offers(HostName("Kvm-1"))) == (kept,)
+    store.write(lambda tx: tx.put_offer(taken))
+    assert store.read(lambda reading: reading.open_offers(HostName("kvm-1"))) == (taken,)
+    assert store.read(lambda reading: reading.host_offer(done.operation_id, "verify-1")) == done
+    assert store.read(lambda reading: reading.host_offer(done.operation_id, "work-2")) is None
+
+
+def test_offers_are_forgotten_after_their_operation(store: Store) -> None:
+    over = replace(_OPERATION, operation_id=OperationId("b"), phase=HostPhase.OVER, ended_at=NOW)
+    offers = [
+        HostOffer(operation_id=each, task="work", host=HostName("a"), order={}, offered_at=NOW)
+        for each in (_OPERATION.operation_id, over.operation_id)
+    ]
+    _put(store, lambda tx: tx.put_operation, (_OPERATION, over))
+    _put(store, lambda tx: tx.put_offer, offers)
+
+    later = NOW + timedelta(days=1)
+    early = store.write(lambda tx: tx.prune_offers(before=NOW))
+    late = store.write(lambda tx: tx.prune_offers(before=later))
+
+    assert (early, late) == (0, 1)
+    assert store.read(lambda reading: reading.open_offers(HostName("a"))) == (offers[0],)
 
 
 def test_sessions_are_forgotten_by_their_last_use(store: Store) -> None:

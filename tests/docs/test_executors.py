@@ -47,6 +47,7 @@ from forewarn.executors.processes import PLACES, PLACES_OF_HOST, ProcessContract
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import EPOCH
+from forewarn.host_worker.settings import HostWorkFile
 from forewarn.settings_table import ExecutorKind
 from forewarn.wording.durations import format_duration
 
@@ -131,7 +132,31 @@ def test_defaults_of_host_work_are_those_of_the_reference() -> None:
 
     assert said == {
         name: format_duration(getattr(table, name))
-        for name in ("timeout", "verify_timeout", "verify_within", "verify_every")
+        for name in (
+            "timeout",
+            "verify_timeout",
+            "verify_within",
+            "verify_every",
+            "fetch_within",
+        )
+    }
+
+
+def test_file_of_a_host_has_every_key_and_default_in_the_reference(tmp_path: Path) -> None:
+    section = TEXT.split("### Work that the host fetches")[1]
+    rows = dict(re.findall(r"^\| `(\w+)`(?:, `\w+`)? \| (.*) \|$", section, re.MULTILINE))
+    least = {"server": "https://a", "token_file": tmp_path, "run": ("true",)}
+    table = HostWorkFile.model_validate(least)
+
+    names = {key.alias or name for name, key in HostWorkFile.model_fields.items()}
+    assert {*rows, "log_level"} == names
+    defaults = {name: re.findall(r"default: `(\S+)`", said) for name, said in rows.items()}
+    assert {name: said for name, (said,) in ((n, s) for n, s in defaults.items() if s)} == {
+        "insecure_control": "false",
+        "state_dir": str(table.state_dir),
+        "timeout": format_duration(table.timeout),
+        "restarts_host": "false",
+        "verify_timeout": format_duration(table.verify_timeout),
     }
 
 

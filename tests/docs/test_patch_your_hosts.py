@@ -3,13 +3,15 @@
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import ANSWER_SECONDS, Server, wait_until
+from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, Server, wait_until
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "patch-your-hosts.md").read_text("utf-8")
+ALL = (Path(__file__).parents[2] / "docs" / "how-to" / "patch-your-hosts.md").read_text("utf-8")
+PAGE, FETCHING = ALL.split("\n## 8.")
 COMMANDS = [shlex.split(line) for line in re.findall(r"^\$ forewarn (.*)$", PAGE, re.MULTILINE)]
 SSH = """#!/bin/sh
 echo "$@" >> "$(dirname "$0")/calls"
@@ -60,6 +62,48 @@ def test_cluster_is_patched_as_the_page_says(server: Server, tmp_path: Path) -> 
     assert first == "kvm-1"
     assert sorted(patched) == ["kvm-2", "kvm-2", "kvm-3", "kvm-4", "kvm-4"]
     assert "root@kvm-4 virsh start db-0" in (tmp_path / "calls").read_text("utf-8")
+
+
+def test_hosts_fetch_their_work_as_the_page_says(server: Server, tmp_path: Path) -> None:
+    ours, theirs = re.findall(r"```toml\n(.*?)```", FETCHING, re.DOTALL)
+    (tmp_path / "executors.toml").write_text(ours, encoding="utf-8")
+    server.restart()
+    host = tmp_path / "kvm-4"
+    host.mkdir()
+    for name in ("apt-get", "virsh"):
+        text = f'#!/bin/sh\necho "{name} $@" >> {host}/calls\n'
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    ((word, *words),) = (
+        shlex.split(line.replace("kvm-1", "kvm-4"))
+        for line in re.findall(r"^\$ forewarn (.*)$", FETCHING, re.MULTILINE)
+    )
+    (host / "host-work.token").write_text(server.command(word, *words)["secret"], encoding="ascii")
+    (host / "host-work.token").chmod(0o600)
+    for text, name in re.findall(r"```sh\n(#!/bin/sh\n# (\S+)\n.*?)```", FETCHING, re.DOTALL):
+        (host / name).write_text(text.replace("/var/tmp", str(host)), encoding="utf-8")  # noqa: S108
+        (host / name).chmod(0o755)
+    here = theirs.replace("/etc/forewarn", str(host)).replace("/usr/local/sbin", str(host))
+    lines = [line for line in here.splitlines() if not line.startswith(("server", "ca_file"))]
+    local = (f'server = "http://127.0.0.1:{server.control_port}"', f'state_dir = "{host}/state"')
+    (host / "host-work.toml").write_text("\n".join((*local, *lines)), encoding="utf-8")
+
+    command = [str(FOREWARN), "host", "work", "--config", str(host / "host-work.toml")]
+    with (host / "log").open("wb") as log:
+        working = subprocess.Popen(command, env=dict(server.environment), stdout=log, stderr=log)
+    try:
+        order = ("maintenance", "start", "--type", "Reboot", "--host", "kvm-4", "--wait")
+        done = server.try_command(*order)
+        assert done.returncode == 0, (host / "log").read_text("utf-8")
+    finally:
+        working.terminate()
+        assert working.wait(ANSWER_SECONDS) == 0
+
+    assert (host / "calls").read_text("utf-8").splitlines() == [
+        "apt-get -qy full-upgrade",
+        "virsh domstate db-0",
+        "virsh start db-0",
+    ]
 
 
 def wait_until_it_is_time(server: Server, words: list[str], begun: str) -> None:

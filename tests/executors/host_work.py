@@ -13,6 +13,7 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import SCRIPTS, Command
+from forewarn.executors.fetched import FetchedByHost, OfferContractor
 from forewarn.executors.host_tasks import (
     HOST_TASKS,
     ContractedHostWorker,
@@ -44,7 +45,7 @@ TASKS = (
 RULE = HostWorkRule(hosts=("kvm-*",), has_verify=True, has_return=True)
 
 
-def host_work(means: Command | ImpactTarget, rule: HostWorkRule = RULE) -> HostWork:
+def host_work(means: Command | ImpactTarget | FetchedByHost, rule: HostWorkRule = RULE) -> HostWork:
     """Return work that does every task by the same *means*."""
     return HostWork(rule=rule, means=dict.fromkeys(HostTaskKind, means))
 
@@ -58,7 +59,7 @@ def make_host_worker(
 ) -> ContractedHostWorker:
     """Return a worker that remembers in *folder*, and can use commands and webhooks.
 
-    With a *store* it knows who leads, and what others have reserved.
+    With a *store* it knows who leads, and what others have reserved, and hosts can fetch from it.
     """
     plain = Records(folder / "host-work")
     own = OrderRecords(HOST_ORDERS, folder, store) if store else None
@@ -84,4 +85,12 @@ def make_host_worker(
         wall=SystemClock(),
         wait=ask_often,
     )
-    return ContractedHostWorker(works, (scripts, webhooks))
+    if store is None:
+        return ContractedHostWorker(works, (scripts, webhooks))
+    offers = OfferContractor(
+        find_for_host(works, host_of, FetchedByHost),
+        store=store,
+        clock=SystemClock(),
+        wall=SystemClock(),
+    )
+    return ContractedHostWorker(works, (scripts, webhooks, offers))

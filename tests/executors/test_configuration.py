@@ -10,6 +10,7 @@ import pytest
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
 from forewarn.executors.configuration import read_host_work_rules, read_roster
+from forewarn.executors.fetched import FetchedByHost
 from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.orders import ByHand, Selection
@@ -20,6 +21,7 @@ from forewarn.protocol.vocabulary import EventType
 SEARCH = "/usr/bin:/bin"
 RUN = '[[command]]\nrun = ["true"]\n'
 HOST_RUN = '[[host_work]]\nrun = ["true"]\n'
+FETCHED = '[[host_work]]\nfetched = ["work"]\n'
 HOST_HOOK = '[[host_work]]\nurl = "https://hush.example/T0KEN"\n'
 KVM = '[[libvirt]]\nuri = "qemu+ssh://root@{host}/system"\n'
 HOOK = '[[webhook]]\nurl = "https://hush.example/T0KEN"\n'
@@ -307,11 +309,48 @@ def test_file_says_whom_to_post_to_for_which_hosts(write: Write, tmp_path: Path)
     assert "hush" not in repr(work)
 
 
+def test_hosts_that_fetch_their_own_work_are_read(write: Write) -> None:
+    text = '[[host_work]]\nhosts = ["kvm-*"]\nfetched = ["work", "verify", "return"]\n'
+
+    (work, quick) = read_roster(
+        write(f'{text}verify_within = "1m"\n{FETCHED}fetch_within = "30s"\n'), SEARCH
+    ).host_works
+
+    assert work == HostWork(
+        rule=HostWorkRule(
+            hosts=("kvm-*",),
+            has_verify=True,
+            verify_within=timedelta(minutes=1),
+            has_return=True,
+        ),
+        means=dict.fromkeys(HostTaskKind, FetchedByHost(within=timedelta(minutes=10))),
+    )
+    assert quick == HostWork(
+        rule=HostWorkRule(),
+        means={HostTaskKind.WORK: FetchedByHost(within=timedelta(seconds=30))},
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("[[host_work]]\n", 1, "host_work 1: write either run or url."),
-        (HOST_HOOK + 'run = ["true"]\n', 1, "host_work 1: write either run or url."),
+        ("[[host_work]]\n", 1, "host_work 1: write one of run, url and fetched."),
+        (HOST_HOOK + 'run = ["true"]\n', 1, "host_work 1: write one of run, url and fetched."),
+        (HOST_RUN + 'fetched = ["work"]\n', 1, "host_work 1: write one of run, url and fetched."),
+        (
+            HOST_RUN + 'fetch_within = "1m"\n',
+            3,
+            "fetch_within of host_work 1: it cannot be used together with run.",
+        ),
+        (FETCHED + 'ssh = "a"\n', 3, "ssh of host_work 1: it cannot be used together with fetched"),
+        (FETCHED + 'timeout = "1m"\n', 3, "timeout of host_work 1: it cannot be used together"),
+        (
+            '[[host_work]]\nfetched = ["verify"]\n',
+            2,
+            'fetched of host_work 1: the host has to fetch "work"',
+        ),
+        ('[[host_work]]\nfetched = ["reboot"]\n', 2, "item 1 of fetched of host_work 1: "),
+        (FETCHED + 'verify_every = "1m"\n', 3, "verify_every of host_work 1: it needs verify"),
         (HOST_RUN + 'secret = "a"\n', 3, "secret of host_work 1: it cannot be used together w"),
         (HOST_RUN + "request_timeout = 1\n", 3, "request_timeout of host_work 1: it cannot be"),
         (

@@ -23,6 +23,7 @@ from forewarn.domain.topology import Host
 from forewarn.environment import environment_with
 from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.configuration import read_roster
+from forewarn.executors.fetched import FetchedByHost, OfferContractor
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork, find_for_host
 from forewarn.executors.impacts import ContractedExecutor, SimulatedContractor, find_among
 from forewarn.executors.libvirt.hypervisors import (
@@ -162,6 +163,12 @@ def _host_worker(works: Sequence[HostWork], agency: _Agency, store: Store) -> Co
     contractors = (
         agency.scripts(find_for_host(works, host_called, Command)),
         agency.webhooks(find_for_host(works, host_called, ImpactTarget)),
+        OfferContractor(
+            find_for_host(works, host_called, FetchedByHost),
+            store=store,
+            clock=agency.clock,
+            wall=SystemClock(),
+        ),
     )
     return ContractedHostWorker(works, contractors)
 

@@ -6,6 +6,7 @@ from forewarn.cli.arguments import HostArgument
 from forewarn.cli.catalogue import noun
 from forewarn.cli.event_tables import EVENT_COLUMNS
 from forewarn.cli.host_setup import OPTIONS, setup
+from forewarn.cli.host_work import work
 from forewarn.cli.options import DRY_RUN, YES, Given, accepting, option, taking
 from forewarn.cli.output import (
     Columns,
@@ -57,6 +58,13 @@ _FIELDS: Final[Columns] = {
     "reason": "closed_reason",
     "maintenance": "maintenance_ids",
 }
+_TASKS: Final[Columns] = {
+    "task": "task",
+    "status": "status",
+    "offered": lambda task: time_of(task["offered_at"]),
+    "heard": lambda task: time_of(task["heard_at"]),
+    "reason": "reason",
+}
 _SHARES: Final[Columns] = {
     "scope": "scope_id",
     "update domain": "update_domain",
@@ -75,7 +83,7 @@ def list_all(session: Session) -> None:
 
 @command(app, "show")
 def show(session: Session, host: HostArgument) -> None:
-    """Show one host, its virtual machines and its events.
+    """Show one host, its virtual machines, events and tasks.
 
     Example: forewarn host show kvm-1
     """
@@ -127,6 +135,7 @@ def remove(session: Session, host: HostArgument) -> None:
 
 
 app.command("setup")(accepting(*OPTIONS)(setup))
+app.command("work")(work)
 
 
 def _show_change(session: Session, host: Row) -> None:
@@ -139,4 +148,4 @@ def _show_change(session: Session, host: Row) -> None:
 
 def _print_host(host: Row) -> None:
     print_fields(host, _FIELDS)
-    print_parts((host["shares"], _SHARES), (host["events"], EVENT_COLUMNS))
+    print_parts((host["shares"], _SHARES), (host["events"], EVENT_COLUMNS), (host["tasks"], _TASKS))

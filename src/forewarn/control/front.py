@@ -100,7 +100,7 @@ async def _feed(request: Request) -> Response:
 
 async def _request_starts(request: Request) -> Response:
     services, principal = _identify(request)
-    order = await _read(request, FrontStartRequests)
+    order = await read_body(request, FrontStartRequests)
     receipt = await services.verbs(principal.host).request_start(
         VmName(order.vm),
         tuple(EventId(each) for each in order.event_ids),
@@ -117,7 +117,7 @@ async def _describe_event(request: Request) -> Response:
 
 async def _postpone(request: Request) -> Response:
     services, principal = _identify(request)
-    order = await _read(request, FrontPostponement)
+    order = await read_body(request, FrontPostponement)
     described = await services.verbs(principal.host).postpone(
         VmName(order.vm),
         _event_id(request),
@@ -129,7 +129,7 @@ async def _postpone(request: Request) -> Response:
 
 async def _take_notes(request: Request) -> Response:
     services, principal = _identify(request)
-    notes = await _read(request, FrontNotes)
+    notes = await read_body(request, FrontNotes)
     if principal.host is None:
         services.hub.note_shown(principal.name, notes.sequence)
     polled = tuple(services.hub.find(notes.polled, principal.host))
@@ -156,7 +156,8 @@ def _event_id(request: Request) -> EventId:
     return vocabulary.event_id(request.path_params["event_id"])
 
 
-async def _read(request: Request, model: type[M]) -> M:
+async def read_body(request: Request, model: type[M]) -> M:
+    """Return the body of *request* as a *model*, or refuse it."""
     try:
         return model.model_validate_json(await request.body())
     except ValidationError as error:

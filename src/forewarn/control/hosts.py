@@ -16,6 +16,7 @@ from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import CloseRequest, EventView, HostPatch, View
 from forewarn.desk.shapes import mirrors, several
 from forewarn.domain.event import Share
+from forewarn.domain.host_offer import OfferStatus
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.hosts import (
@@ -54,11 +55,25 @@ class HostShareView(View):
     """The virtual machines of one update domain of a scope that a host carries."""
 
 
+class HostTaskView(View):
+    """A task that the host is to fetch, or has taken and not ended. Times are real times."""
+
+    task: str
+    operation_id: str
+    status: OfferStatus
+    offered_at: datetime
+    heard_at: datetime | None
+    reason: str
+
+
 class HostDetailView(HostView):
-    """A host with the update domains it carries and the events in flight there."""
+    """A host with the update domains it carries, the events in flight, and its own work."""
 
     shares: tuple[HostShareView, ...]
     events: tuple[EventView, ...]
+    tasks: tuple[HostTaskView, ...] = Field(
+        description="The tasks that the host is to fetch, or has taken and not ended."
+    )
 
 
 @router.get("", **lists(several("hosts", HostView, "Every host.")))
@@ -126,7 +141,9 @@ def _view(reading: Reading, name: str) -> HostDetailView:
     topology = reading.topology()
     load = find_load(reading, name)
     shares = split_by_update_domain(topology, load.virtual_machines)
-    return HostDetailView.model_validate(_fields(load) | {"shares": shares, "events": load.events})
+    offers = reading.open_offers(load.host.name)
+    parts = {"shares": shares, "events": load.events, "tasks": offers}
+    return HostDetailView.model_validate(_fields(load) | parts)
 
 
 def _fields(load: HostLoad) -> dict[str, Any]:

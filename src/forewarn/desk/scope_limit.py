@@ -289,6 +289,8 @@ class LimitedReading:
     maintenances = _page(Reading.maintenances, _Scopes.maintenance)
     operations_under_way = _part(Reading.operations_under_way, _Scopes.operations)
     operations_of = _part(Reading.operations_of, _Scopes.operations)
+    # The work on a host affects all who are there.
+    open_offers = _part(Reading.open_offers, lambda _, __: ())
     soaks = _part(Reading.soaks, _Scopes.by_scope)
     scenario_run = _part(Reading.scenario_run, _Scopes.run)
     scenario_runs = _page(Reading.scenario_runs, _Scopes.run)
@@ -314,6 +316,7 @@ class LimitedReading:
     audit = token = tokens = session = ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = topology_at_hand = _refused
     next_notifications = targets_waited_for = told = reserved_on = host_operation = _refused
+    host_offer = _refused
 
 
 class LimitedTransaction(LimitedReading):
@@ -332,7 +335,7 @@ class LimitedTransaction(LimitedReading):
     append_audit = _whole(Transaction.append_audit)
     put_answer = _whole(Transaction.put_answer)
 
-    put_schedule = remove_schedule = put_told = _refused
+    put_schedule = remove_schedule = put_told = put_offer = prune_offers = _refused
     put_topology = put_scenario_run = put_token = put_setting = _refused
     put_session = remove_session = prune_sessions = _refused
     put_polls = put_showings = prune_showings = _refused

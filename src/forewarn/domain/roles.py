@@ -33,6 +33,6 @@ MAY: Final[Mapping[Role, str]] = {
         "change the fleet, tokens, faults, scenarios, notifications and the clock, "
         "pause the server, and read the audit"
     ),
-    Role.RELAY: "serve the virtual machines of one host, and nothing else",
+    Role.RELAY: "serve the virtual machines of one host, fetch its work, and nothing else",
 }
 """What each role may; those of the ladder besides what the roles before them may."""

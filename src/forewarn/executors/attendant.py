@@ -22,6 +22,8 @@ from typing import Any, Final
 ORDER: Final = ".begun"
 OUTPUT: Final = ".output"
 ENDING: Final = ".ended"
+BY_SIGNAL: Final = "ended by signal"
+"""How the reason begins if somebody else has ended the script."""
 
 _GRACE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
@@ -131,7 +133,7 @@ def _start(command: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":
 
 def _problem(code: int) -> str:
     if code < 0:
-        return f"ended by signal {-code}"
+        return f"{BY_SIGNAL} {-code}"
     return f"exit code {code}" if code else ""
 
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
+from forewarn.executors.fetched import FETCH_WITHIN, FetchedByHost
 from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.libvirt.hypervisors import CONNECT_TIMEOUT, GRACE, HOST, Hypervisor
 from forewarn.executors.orders import LONGEST, ByHand, Means, Selection
@@ -160,11 +161,27 @@ _WEBHOOKS: Final = {
     HostTaskKind.RETURN: "return_url",
 }
 _OF_WEBHOOKS: Final = ("headers", "secret", "secret_file", "request_timeout")
+_OF_COMMANDS: Final = (*COMMANDS.values(), "ssh")
+_OF_THE_HOST: Final = ("fetch_within",)
+_TIMEOUTS: Final = ("timeout", "verify_timeout")
 _OF_VERIFYING: Final = ("verify_timeout", "verify_within", "verify_every")
+_MISFITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "run": (*_WEBHOOKS.values(), *_OF_WEBHOOKS, *_OF_THE_HOST),
+    "url": (*_OF_COMMANDS, *_OF_THE_HOST),
+    # How long a program may take is said in the file of the host.
+    "fetched": (*_WEBHOOKS.values(), *_OF_WEBHOOKS, *_OF_COMMANDS, *_TIMEOUTS),
+}
+"""Who does the work, by the key that says so, and the keys that are for others."""
+
+
+def _check_fetched(kinds: tuple[HostTaskKind, ...]) -> tuple[HostTaskKind, ...]:
+    if HostTaskKind.WORK not in kinds:
+        raise ValueError('the host has to fetch "work"; "verify" and "return" are optional')
+    return kinds
 
 
 class HostWorkTable(SecretTable):
-    """Work on some hosts, by commands or by webhooks."""
+    """Work on some hosts, by commands, by webhooks, or by the hosts themselves."""
 
     hosts: Patterns = ()
     labels: Mapping[str, str] = {}
@@ -172,6 +189,8 @@ class HostWorkTable(SecretTable):
     ssh: SshDestination | None = None
     verify: Words | None = None
     return_: Words | None = Field(default=None, alias="return")
+    fetched: Annotated[tuple[HostTaskKind, ...], AfterValidator(_check_fetched)] | None = None
+    fetch_within: Duration = FETCH_WITHIN
     url: Address | None = Field(default=None, repr=False)
     verify_url: Address | None = Field(default=None, repr=False)
     return_url: Address | None = Field(default=None, repr=False)
@@ -195,16 +214,21 @@ class HostWorkTable(SecretTable):
         return {kind: each for kind, each in zip(HostTaskKind, urls, strict=True) if each}
 
     @property
+    def kinds(self) -> frozenset[HostTaskKind]:
+        """What somebody is named for."""
+        return frozenset({*self.commands, *self.urls, *(self.fetched or ())})
+
+    @property
     def rule(self) -> HostWorkRule:
         """Which hosts it is for, or refuse keys that do not go together."""
         self._check_keys()
         return HostWorkRule(
             hosts=self.hosts,
             labels=self.labels,
-            has_verify=HostTaskKind.VERIFY in {*self.commands, *self.urls},
+            has_verify=HostTaskKind.VERIFY in self.kinds,
             verify_within=self.verify_within,
             verify_every=self.verify_every,
-            has_return=HostTaskKind.RETURN in {*self.commands, *self.urls},
+            has_return=HostTaskKind.RETURN in self.kinds,
         )
 
     def timeout_of(self, kind: HostTaskKind) -> timedelta:
@@ -214,21 +238,17 @@ class HostWorkTable(SecretTable):
         return self.timeout
 
     def _check_keys(self) -> None:
-        if (self.run is None) == (self.url is None):
-            raise WrongKeyError("", "write either run or url")
-        has, misfits = (
-            ("run", (*_WEBHOOKS.values(), *_OF_WEBHOOKS))
-            if self.url is None
-            else ("url", (*COMMANDS.values(), "ssh"))
-        )
         given = {"return" if name == "return_" else name for name in self.model_fields_set}
-        for key in misfits:
+        chosen = [key for key in _MISFITS if key in given]
+        if len(chosen) != 1:
+            raise WrongKeyError("", "write one of run, url and fetched")
+        for key in _MISFITS[chosen[0]]:
             if key in given:
-                raise WrongKeyError(key, f"it cannot be used together with {has}")
-        if self.verify is None and self.verify_url is None:
+                raise WrongKeyError(key, f"it cannot be used together with {chosen[0]}")
+        if HostTaskKind.VERIFY not in self.kinds:
             for key in _OF_VERIFYING:
                 if key in given:
-                    raise WrongKeyError(key, "it needs verify or verify_url")
+                    raise WrongKeyError(key, 'it needs verify, verify_url, or "verify" in fetched')
         if self.verify_every > self.verify_within:
             raise WrongKeyError("verify_every", "it is longer than verify_within")
 
@@ -297,7 +317,8 @@ def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork
         )
         for kind, url in table.urls.items()
     }
-    return HostWork(rule=rule, means={**commands, **targets})
+    fetched = dict.fromkeys(table.fetched or (), FetchedByHost(within=table.fetch_within))
+    return HostWork(rule=rule, means={**commands, **targets, **fetched})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,15 @@ from typing import Any, Final, TypeVar
 
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact
-from forewarn.domain.names import HostName
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName, check_name
 from forewarn.domain.topology import Host
 from forewarn.executors.command import Command
+from forewarn.executors.fetched import FetchedByHost
 from forewarn.executors.orders import Contractor, Contractors, OrderKind
 from forewarn.executors.records import OrderKey
 from forewarn.executors.targets import ImpactTarget
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventType
 
 OPERATION_ID: Final = "Forewarn-Operation-Id"
 OPERATION_TASK: Final = "Forewarn-Operation-Task"
@@ -22,15 +25,19 @@ HOST_TASKS: Final = OrderKind(
     untold="the target gave no status URL, so its result will not be known",
 )
 
-M = TypeVar("M", Command, ImpactTarget)
+M = TypeVar("M", Command, ImpactTarget, FetchedByHost)
+
+
+class InvalidOrderError(ForewarnError):
+    """An order that is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWork:
-    """What the operator has for the hosts of a *rule*: a command or a target for each task."""
+    """What the operator has for the hosts of a *rule*: who does each task."""
 
     rule: HostWorkRule
-    means: Mapping[HostTaskKind, Command | ImpactTarget]
+    means: Mapping[HostTaskKind, Command | ImpactTarget | FetchedByHost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,36 @@ class HostOrder:
     def nobody(self, means: str) -> str:
         del means  # a task may have either
         return f"the executor file has no {self.task.kind} for host {self.task.host}"
+
+
+def read_order(content: Mapping[str, Any]) -> HostOrder:
+    """Return the order that `describe` has described, or refuse with InvalidOrderError.
+
+    It may come from anywhere, and its names become those of files.
+    """
+    try:
+        kind = HostTaskKind(content["task"])
+        task = HostTask(
+            operation_id=OperationId(_name(content, "operation_id")),
+            maintenance_id=MaintenanceId(_name(content, "maintenance_id")),
+            event_type=EventType(content["event_type"]),
+            host=HostName(_name(content, "host")),
+            kind=kind,
+            attempt=int(content["attempt"]),
+            # Only a return is about a virtual machine, and it has to be.
+            vm=VmName(_name(content, "vm")) if kind is HostTaskKind.RETURN else None,
+        )
+        return HostOrder(task=task, epoch=int(content["epoch"]))
+    except (KeyError, TypeError, ValueError, ForewarnError) as error:
+        raise InvalidOrderError(f"The server sent an invalid order: {error!r}.") from error
+
+
+def _name(content: Mapping[str, Any], key: str) -> str:
+    name = content[key]
+    if not isinstance(name, str):
+        raise TypeError(key)
+    check_name(name, key)
+    return name
 
 
 def find_for_host(

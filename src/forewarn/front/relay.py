@@ -6,11 +6,9 @@ It is a front that follows a server elsewhere, for one host, and remembers what 
 import asyncio
 import os
 import signal
-import ssl
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from socket import socket
 from typing import Final
 
@@ -28,7 +26,7 @@ from forewarn.front.front import Front
 from forewarn.front.listeners import open_listeners
 from forewarn.front.record import FeedRecord, WireChangedError
 from forewarn.front.settings import RelaySettings
-from forewarn.front.token_file import TokenFile
+from forewarn.front.upstreams import open_upstream
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identifier
 from forewarn.protocol.errors import ForewarnError
@@ -80,9 +78,7 @@ def _run(settings: RelaySettings, preview_wire: PreviewWire | None) -> None:
 
     Without a *preview_wire*, it is that of the server that was followed last.
     """
-    token = TokenFile(settings.token_file)
-    trust = _trusted(settings.ca_file) if settings.server.startswith("https:") else None
-    upstream = Upstream(url=settings.server, token=token, trust=trust)
+    upstream = open_upstream(settings.server, settings.token_file, settings.ca_file)
     with ExitStack() as stack:
         record = FeedRecord(stack.enter_context(FeedFile(settings.state_dir)))
         listeners = [stack.enter_context(each) for each in open_listeners(settings)]
@@ -171,15 +167,6 @@ def _explain(error: Exception, server: str) -> str:
     else:
         sentence = _LASTING.get(type(error), "")
     return sentence.format(server=server, error=error)
-
-
-def _trusted(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # that of ssl is one, too
-        raise RelayError(
-            f"The CA file {ca_file} cannot be read: {error.strerror or error}."
-        ) from error
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
 
 from forewarn.environment import SettingsError, read_settings_file, read_variables
+from forewarn.front.upstreams import check_server
 from forewarn.settings_table import LogFormat, LogLevel, Setting
-from forewarn.wording.addresses import is_loopback_url, parse_address
+from forewarn.wording.addresses import parse_address
 
 RELAY_SETTINGS: Final[Mapping[str, Setting]] = {
     "server": Setting("The control API of the server.", metavar="URL"),
@@ -75,7 +75,7 @@ def load_relay_settings(flags: Mapping[str, Any], config: Path | None) -> RelayS
         settings = RelaySettings(**_typed(given))
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{error}.") from error
-    _check_server(settings)
+    check_server(settings.server, insecure_control=settings.insecure_control)
     _check_listeners(settings)
     return settings
 
@@ -97,29 +97,6 @@ def _split(value: str | Iterable[str]) -> Iterable[str]:
     if isinstance(value, str):
         return (part.strip() for part in value.split(",") if part.strip())
     return value
-
-
-def _check_server(settings: RelaySettings) -> None:
-    server = settings.server
-    if not _is_server(server):
-        raise SettingsError("The setting server is not a URL like https://HOST:8170.", "server")
-    is_clear = server.startswith("http:") and not is_loopback_url(server)
-    if is_clear and not settings.insecure_control:
-        raise SettingsError(
-            f"{server} would receive the token over plain HTTP, which others can read; write "
-            "https://, or set insecure_control if the network encrypts.",
-            "server",
-        )
-
-
-def _is_server(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        has_host = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    is_bare = not (parts.path.strip("/") or parts.query or "@" in parts.netloc)
-    return parts.scheme in {"http", "https"} and has_host and is_bare
 
 
 def _check_listeners(settings: RelaySettings) -> None:

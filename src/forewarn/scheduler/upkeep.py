@@ -62,6 +62,7 @@ class Upkeep:
         self._write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
         self._write(lambda tx: tx.prune_sessions(before=sessions_kept_since(context)))
         self._write(lambda tx: tx.prune_showings(before=before))
+        self._write(lambda tx: tx.prune_offers(before=before))
         for archive in self._archives():
             self._remove_records(archive, before)
 

@@ -1,17 +1,19 @@
 """The port's Reading, over one connection."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Select
+from sqlalchemy import Column, Connection, Select
 
 from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_offer import HostOffer
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.knowledge import Knowledge, Undertaking
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
+    HostName,
     MaintenanceId,
     OperationId,
     ScenarioRunId,
@@ -125,7 +127,7 @@ class SqlReading:
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest *limit* events of these kinds, oldest first."""
-        look, values = _narrow(
+        look, values = statements.narrow(
             statements.EVENTS,
             statements.EVENT_FILTERS,
             status=list(status) or None,
@@ -196,6 +198,14 @@ class SqlReading:
     def host_operation(self, operation_id: OperationId) -> HostOperation | None:
         """Return one host operation."""
         return self._one(HostOperation, statements.OPERATION, operation_id=operation_id)
+
+    def host_offer(self, operation_id: OperationId, task: str) -> HostOffer | None:
+        """Return what was offered to a host, if it was."""
+        return self._one(HostOffer, statements.HOST_OFFER, operation_id=operation_id, task=task)
+
+    def open_offers(self, host: HostName) -> tuple[HostOffer, ...]:
+        """Return the tasks that *host* can take, or has taken and not ended."""
+        return self._all(HostOffer, statements.OPEN_OFFERS, host=name_key(host))
 
     def told(self) -> tuple[Told, ...]:
         """Return what people know of Maintenances that are not finished."""
@@ -292,7 +302,7 @@ class SqlReading:
         limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
         """Return the newest *limit* entries of these, oldest first."""
-        look, values = _narrow(
+        look, values = statements.narrow(
             statements.NEWEST_AUDIT,
             statements.AUDIT_FILTERS,
             who=who,
@@ -337,7 +347,7 @@ class SqlReading:
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
         """Return the newest *limit* messages, oldest first."""
-        look, values = _narrow(
+        look, values = statements.narrow(
             statements.NOTIFICATIONS, statements.NOTIFICATION_FILTERS, status=status
         )
         if scope_ids is not None:
@@ -387,11 +397,3 @@ class SqlReading:
 
     def _value(self, look: Select[Any], **values: object) -> Any:
         return self._connection.execute(look, values).scalar()
-
-
-def _narrow(
-    look: Select[Any], filters: Mapping[str, ColumnElement[bool]], **wanted: object
-) -> tuple[Select[Any], dict[str, Any]]:
-    """Return *look* with the filters for which something is wanted, and the values of these."""
-    values = {name: value for name, value in wanted.items() if value is not None}
-    return look.where(*(filters[name] for name in values)), values

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -39,9 +39,9 @@ from forewarn.storage.errors import (
     DatabaseUnusableError,
     NotADatabaseError,
 )
-from forewarn.storage.tables import APPEND_ONLY, LOCK_ROW, ledger, metadata, settings, write_lock
+from forewarn.storage.tables import LOCK_ROW, audit, ledger, metadata, settings, write_lock
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 21))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 22))
 """Every migration, oldest first; a test compares it with the scripts."""
 
 HEAD: Final = REVISIONS[-1]
@@ -63,6 +63,25 @@ _VERSIONS: Final = Table(
 _OURS: Final = {_VERSIONS.name, ledger.name, settings.name}
 """Tables that tell a database of ours from one of others, which may use Alembic as well."""
 _DIALECTS: Final = {"sqlite": sqlite.dialect, "postgresql": postgresql.dialect}
+_APPEND_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
+    "sqlite": tuple(
+        f"CREATE TRIGGER {table.name}_refuses_{verb} BEFORE {verb} ON {table.name} "
+        f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"
+        for table in (ledger, audit)
+        for verb in ("update", "delete")
+    ),
+    "postgresql": (
+        """CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE restrict_violation USING MESSAGE = TG_TABLE_NAME || ' is append-only';
+        END $$""",
+        *(
+            f"CREATE TRIGGER {table.name}_refuses_change "
+            f"BEFORE UPDATE OR DELETE OR TRUNCATE ON {table.name} EXECUTE FUNCTION refuse_change()"
+            for table in (ledger, audit)
+        ),
+    ),
+}
+"""What keeps the records as they were written, whoever has the database open, by engine."""
 WORKS_WITH_NAME: Final = "schema_works_with"
 _ATTEMPTS: Final = 4
 _RACES: Final = frozenset({"23505", "40P01", "42P07", "42710", "42723"})
@@ -297,7 +316,7 @@ def _creation(engine: str) -> tuple[str, ...]:
     indexes = [index for table in tables for index in table.indexes]
     elements: list[ExecutableDDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
     dialect = _DIALECTS[engine]()
-    return (*(str(element.compile(dialect=dialect)) for element in elements), *APPEND_ONLY[engine])
+    return (*(str(element.compile(dialect=dialect)) for element in elements), *_APPEND_ONLY[engine])
 
 
 def _lock_out_others(connection: Connection) -> None:

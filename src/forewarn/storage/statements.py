@@ -21,6 +21,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
+from forewarn.domain.host_offer import OPEN, OfferStatus
 from forewarn.domain.notification import NotificationStatus
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 from forewarn.storage.rows import given_columns
@@ -29,6 +30,7 @@ from forewarn.storage.tables import (
     delivery_scopes,
     documents,
     events,
+    host_offers,
     host_operations,
     kept_answers,
     knowledge,
@@ -95,6 +97,14 @@ def newest(look: Select[Any], key: Column[Any], older_than: object = None) -> Se
     seen = table.alias("seen")
     place = select(seen.c.sequence).where(seen.c[key.name] == older_than).scalar_subquery()
     return look.where(table.c.sequence < place)
+
+
+def narrow(
+    look: Select[Any], filters: Mapping[str, ColumnElement[bool]], **wanted: object
+) -> tuple[Select[Any], dict[str, Any]]:
+    """Return *look* with the filters for which something is wanted, and the values of these."""
+    values = {name: value for name, value in wanted.items() if value is not None}
+    return look.where(*(filters[name] for name in values)), values
 
 
 def in_scopes(scope_ids: Collection[str]) -> ColumnElement[bool]:
@@ -182,6 +192,28 @@ OPERATIONS_UNDER_WAY: Final = _in_order(host_operations).where(
     host_operations.c.maintenance_id.in_(_UNFINISHED)
 )
 OPERATION: Final = _by_key(host_operations, "operation_id")
+HOST_OFFER: Final = _by_key(host_offers, "operation_id", "task")
+_UNDER_WAY: Final = select(host_operations.c.operation_id).where(
+    host_operations.c.ended_at.is_(None)
+)
+OPEN_OFFERS: Final = (
+    _by_key(host_offers, "host")
+    .where(host_offers.c.status.in_([literal(status) for status in OPEN]))
+    .where(
+        or_(
+            host_offers.c.status == OfferStatus.TAKEN,
+            host_offers.c.operation_id.in_(_UNDER_WAY),
+        )
+    )
+    .order_by(host_offers.c.offered_at, host_offers.c.operation_id, host_offers.c.task)
+)
+PRUNE_OFFERS: Final = delete(host_offers).where(
+    host_offers.c.operation_id.in_(
+        select(host_operations.c.operation_id).where(
+            host_operations.c.ended_at < bindparam("before")
+        )
+    )
+)
 OPERATIONS_OF_MAINTENANCES: Final = _in_order(host_operations).where(
     host_operations.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
 )

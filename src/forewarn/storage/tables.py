@@ -1,6 +1,5 @@
 """Every table, declared once. The columns are the fields of the domain, under the same names."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from sqlalchemy import (
@@ -18,6 +17,7 @@ from sqlalchemy import (
 )
 
 from forewarn.domain.event import Happening, Outcome
+from forewarn.domain.host_offer import OfferStatus
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus, Phase
@@ -189,26 +189,6 @@ audit: Final = Table(
     Column("actor", Word(Actor), nullable=False, server_default=Actor.UNKNOWN.value),
 )
 
-APPEND_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
-    "sqlite": tuple(
-        f"CREATE TRIGGER {table.name}_refuses_{verb} BEFORE {verb} ON {table.name} "
-        f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"
-        for table in (ledger, audit)
-        for verb in ("update", "delete")
-    ),
-    "postgresql": (
-        """CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        RAISE restrict_violation USING MESSAGE = TG_TABLE_NAME || ' is append-only';
-        END $$""",
-        *(
-            f"CREATE TRIGGER {table.name}_refuses_change "
-            f"BEFORE UPDATE OR DELETE OR TRUNCATE ON {table.name} EXECUTE FUNCTION refuse_change()"
-            for table in (ledger, audit)
-        ),
-    ),
-}
-"""What keeps the records as they were written, whoever has the database open, by engine."""
-
 # A token that was revoked or has expired stays, so that whoever shows it is told which.
 tokens: Final = Table(
     "tokens",
@@ -274,6 +254,23 @@ host_operations: Final = Table(
     *optional(MomentColumn, "verify_at verify_by ended_at"),
     *optional(Word(OperationOutcome), "outcome"),
     *required(String, "reason"),
+)
+
+# Tasks that hosts fetch. A host is known by its name in lower case.
+host_offers: Final = Table(
+    "host_offers",
+    metadata,
+    key("operation_id"),
+    key("task"),
+    *required(String, "host"),
+    *required(JSON, "order"),
+    *required(MomentColumn, "offered_at"),
+    *required(Word(OfferStatus), "status"),
+    *required(String, "ticket"),
+    *optional(MomentColumn, "heard_at"),
+    *required(String, "reason"),
+    *optional(String, "moved_to"),
+    Index(None, "host", "status"),
 )
 
 scenario_runs: Final = Table(

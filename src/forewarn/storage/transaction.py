@@ -1,17 +1,18 @@
 """The port's Transaction, over one connection."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, Table
 
 from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_offer import HostOffer
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.knowledge import NOTHING, Knowledge
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import ScheduleName, ScopeId, VmName, name_key
+from forewarn.domain.names import HostName, ScheduleName, ScopeId, VmName, name_key
 from forewarn.domain.news import Told
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
@@ -141,6 +142,14 @@ class SqlTransaction(SqlReading):
     def put_operation(self, operation: HostOperation) -> None:
         """Add *operation*, or replace what is known of it."""
         self._put_work(tables.host_operations, operation)
+
+    def put_offer(self, offer: HostOffer) -> None:
+        """Add *offer*, or replace what is known of it."""
+        self._put(tables.host_offers, replace(offer, host=HostName(name_key(offer.host))))
+
+    def prune_offers(self, *, before: datetime) -> int:
+        """Forget offers of operations that ended before then, and tell how many those were."""
+        return self._connection.execute(statements.PRUNE_OFFERS, {"before": before}).rowcount
 
     def put_told(self, told: Told) -> None:
         """Remember what people know of a Maintenance."""

@@ -23,8 +23,8 @@ RULES = {
     # What is in the scopes is returned.
     "part": """
         documents event events_in_flight events_of events_under_way last_polls maintenance
-        memberships notification operation_events operations_of operations_under_way scenario_run
-        schedules soaks topology
+        memberships notification open_offers operation_events operations_of operations_under_way
+        scenario_run schedules soaks topology
         """,
     "page": "maintenances scenario_runs",
     # Nothing else is asked for.
@@ -38,10 +38,10 @@ RULES = {
     "inside": "put_event put_maintenance put_operation",
     # The admin's.
     "refused": """
-        audit check_epoch host_operation ledger_after next_epoch next_notifications
-        prepare_topology prune_answers prune_notifications prune_sessions prune_showings
-        put_knowledge put_memberships put_polled_at put_polls put_preview_wire
-        put_scenario_run put_schedule put_session put_setting put_showings
+        audit check_epoch host_offer host_operation ledger_after next_epoch next_notifications
+        prepare_topology prune_answers prune_notifications prune_offers prune_sessions
+        prune_showings put_knowledge put_memberships put_offer put_polled_at put_polls
+        put_preview_wire put_scenario_run put_schedule put_session put_setting put_showings
         put_simulated_impact put_token put_told put_topology remove_documents
         remove_memberships remove_schedule remove_session reserve reserved_on session
         superseded_documents superseded_memberships targets_waited_for token tokens told
@@ -51,6 +51,7 @@ RULES = {
 
 UNLIMITED = {
     ("control/health.py", "store"): "asks whether it can be written",
+    ("control/host_offers.py", "store"): "has the offers of one host, that of a relay's token",
     ("desk/caller.py", "store"): "limits each reading and transaction",
     ("desk/caller.py", "ledger_watch"): "limits each line",
     ("desk/explanations.py", "store"): "looks at everything, and limits what is said of it",

@@ -1,0 +1,140 @@
+"""/front/host-work: what a host fetches, and how it says that it took it and how far it is.
+
+Its token is that of the relay, and confines it to its host. As the routes for fronts it is plain
+ASGI, and no part of the OpenAPI document; docs/reference/feed.md describes it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import Field, StrictStr
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from forewarn.control.front import FRONT_PREFIX, read_body
+from forewarn.desk.schemas import RequestModel
+from forewarn.desk.services import Services
+from forewarn.domain.access import AccessError, Principal
+from forewarn.domain.errors import InvalidError, says
+from forewarn.domain.host_offer import HostOffer
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName, OperationId, name_key
+from forewarn.domain.roles import Role
+from forewarn.operations.context import Context
+from forewarn.operations.host_offers import find_offers, report_offer, take_offer
+from forewarn.ports.entries import Actor
+from forewarn.ports.store import Transaction
+
+T = TypeVar("T")
+
+_PREFIX: Final = f"{FRONT_PREFIX}/host-work"
+_LONGEST_REASON: Final = 500
+
+
+@says("The token {name} is not confined to a host, so there is no work to fetch.")
+class NoHostError(AccessError):
+    """A token without a host."""
+
+    name: str
+
+
+@says("The host {host!r} cannot be reported: a host can only say that a machine is on itself.")
+class OtherHostError(InvalidError):
+    """A host that says that a virtual machine is somewhere else."""
+
+    host: str
+
+
+class OfferTaking(RequestModel):
+    """Whoever takes a task: a text of its own choice, the same if it asks again."""
+
+    ticket: Annotated[StrictStr, Field(min_length=16, max_length=64, pattern=r"^[\w-]+$")]
+
+
+class OfferReport(RequestModel):
+    """How far a task is; *host* if the virtual machine that it returned is on the host now."""
+
+    status: Literal["running", "done", "failed", "unknown"]
+    reason: Annotated[StrictStr, Field(max_length=_LONGEST_REASON)] = ""
+    host: Annotated[StrictStr, Field(max_length=128)] | None = None
+
+
+def host_offer_routes() -> tuple[BaseRoute, ...]:
+    """Return the routes for hosts that do their own work."""
+    task = f"{_PREFIX}/{{operation_id}}/{{task}}"
+    return (
+        Route(_PREFIX, _list, methods=["GET"]),
+        Route(f"{task}/take", _take, methods=["POST"]),
+        Route(f"{task}/report", _report, methods=["POST"]),
+    )
+
+
+async def _list(request: Request) -> Response:
+    services, _, host = _identify(request)
+    offers = await asyncio.to_thread(
+        services.store.read, lambda reading: find_offers(reading, host)
+    )
+    return JSONResponse({"host": host, "tasks": [_describe(offer) for offer in offers]})
+
+
+async def _take(request: Request) -> Response:
+    services, principal, host = _identify(request)
+    ticket = (await read_body(request, OfferTaking)).ticket
+    offered = _offered(request)
+    await _write(
+        services,
+        principal,
+        request,
+        lambda tx, context: take_offer(tx, context, host, offered, ticket),
+    )
+    return Response(status_code=204)
+
+
+async def _report(request: Request) -> Response:
+    services, principal, host = _identify(request)
+    report = await read_body(request, OfferReport)
+    if report.host is not None and name_key(report.host) != name_key(host):
+        raise OtherHostError(report.host)
+    said = Impact(
+        status=ImpactStatus(report.status),
+        reason="".join(filter(str.isprintable, report.reason)),
+        moved_to=None if report.host is None else host,
+    )
+    offered = _offered(request)
+    await _write(
+        services,
+        principal,
+        request,
+        lambda tx, context: report_offer(tx, context, host, offered, said),
+    )
+    return Response(status_code=204)
+
+
+def _identify(request: Request) -> tuple[Services, Principal, HostName]:
+    principal: Principal = request.state.principal
+    principal.require(Role.RELAY)
+    if principal.host is None:  # a front process of this server
+        raise NoHostError(principal.name)
+    return request.app.state.services, principal, principal.host
+
+
+def _describe(offer: HostOffer) -> dict[str, object]:
+    return {"name": offer.task, "status": offer.status, "order": offer.order}
+
+
+def _offered(request: Request) -> tuple[OperationId, str]:
+    return OperationId(request.path_params["operation_id"]), request.path_params["task"]
+
+
+async def _write(
+    services: Services,
+    principal: Principal,
+    request: Request,
+    work: Callable[[Transaction, Context], T],
+) -> T:
+    where = request.client.host if request.client else ""
+    asked = replace(services.context(principal.name), where=where, actor=Actor.OPERATOR)
+    return await asyncio.wrap_future(services.store.submit(lambda tx: work(tx, asked)))

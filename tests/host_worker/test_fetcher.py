@@ -1,0 +1,307 @@
+"""The loop on a host, against a store: killed, cut off, restarted, lied to."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from tests.executors.conftest import ask_until, script, wait_until
+from tests.executors.host_work import TASKS, WORK, host_work, make_host_worker
+from tests.host_worker.own_host import OwnHost, put_operation
+
+from forewarn.domain.host_operation import HostPhase
+from forewarn.domain.host_work import HostTask, HostTaskKind
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.executors.command import Command
+from forewarn.executors.fetched import FetchedByHost
+from forewarn.executors.host_tasks import ContractedHostWorker, HostOrder
+from forewarn.host_worker.exchange import Exchange
+from forewarn.host_worker.fetcher import WorkFetcher, WorkRefusedError
+from forewarn.ports.store import Store
+from forewarn.storage.sqlite import open_sqlite
+
+KEY = (WORK.operation_id, WORK.name)
+RETURN = TASKS[3]
+TEXT = """echo $$ $PPID >> {folder}/ran
+echo begun
+while [ ! -e {folder}/end ]; do sleep 0.02; done
+. {folder}/end"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_sqlite(tmp_path / "forewarn.db")
+    opened.write(lambda tx: tx.next_epoch())
+    put_operation(opened, WORK)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def server(store: Store, tmp_path: Path) -> ContractedHostWorker:
+    (tmp_path / "server").mkdir()
+    return make_host_worker(tmp_path / "server", host_work(FetchedByHost()), store=store)
+
+
+@pytest.fixture
+def host(store: Store, tmp_path: Path) -> Iterator[OwnHost]:
+    folder = tmp_path / "host"
+    folder.mkdir()
+    command = Command(run=(str(script(folder, TEXT.format(folder=folder))),))
+    yield OwnHost(store, folder, {HostTaskKind.WORK: command})
+    end(folder)
+
+
+def end(folder: Path, text: str = "exit 0") -> None:
+    (folder / "draft").write_text(text, encoding="utf-8")
+    (folder / "draft").rename(folder / "end")
+
+
+def ran(host: OwnHost) -> list[str]:
+    path = host.folder / "ran"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def begin(server: ContractedHostWorker, task: HostTask = WORK) -> Impact:
+    return server.begin(task, epoch=1)
+
+
+def turn(fetcher: WorkFetcher, server: ContractedHostWorker, status: ImpactStatus) -> Impact:
+    """Turn the loop until the server knows that the work is in *status*."""
+
+    def inquire() -> Impact:
+        fetcher.round()
+        return server.inquire(WORK)
+
+    is_heard = ask_until(
+        inquire, lambda said: said.status is status and "fetched" not in said.reason
+    )
+    return replace(is_heard, ask_again_at=None)
+
+
+def turn_until_it_runs(fetcher: WorkFetcher, host: OwnHost) -> None:
+    def runs() -> bool:
+        fetcher.round()
+        return bool(ran(host))
+
+    wait_until(runs, "the script does not run")
+
+
+def test_work_waits_for_its_host_and_says_so(server: ContractedHostWorker) -> None:
+    said = begin(server)
+
+    assert said.status is ImpactStatus.RUNNING
+    assert said.reason.startswith("the host has not fetched it yet; check that forewarn host")
+
+
+def test_host_tells_how_far_it_is_and_how_it_ended(
+    server: ContractedHostWorker, host: OwnHost
+) -> None:
+    begin(server)
+    with host.process() as fetcher:
+        running = ask_until(
+            lambda: (fetcher.round(), server.inquire(WORK))[1], lambda said: said.reason == "begun"
+        )
+        end(host.folder, "echo no disk; exit 3")
+        ended = turn(fetcher, server, ImpactStatus.FAILED)
+
+    assert running.status is ImpactStatus.RUNNING
+    assert ended.reason == "exit code 3: no disk"
+    assert len(ran(host)) == 1
+
+
+def test_process_that_is_killed_finds_its_work_again(
+    server: ContractedHostWorker, host: OwnHost
+) -> None:
+    begin(server)
+    with host.process("first") as fetcher:
+        turn_until_it_runs(fetcher, host)
+    with host.process("second") as fetcher:
+        turn(fetcher, server, ImpactStatus.RUNNING)
+        end(host.folder)
+        turn(fetcher, server, ImpactStatus.DONE)
+
+    assert len(ran(host)) == 1
+
+
+def test_process_that_is_killed_before_it_wrote_anything_down_leaves_it_unknown(
+    server: ContractedHostWorker, host: OwnHost
+) -> None:
+    begin(server)
+    assert Exchange(server=host.routes, ticket="first").take(KEY)
+
+    with host.process("second") as fetcher:
+        said = turn(fetcher, server, ImpactStatus.UNKNOWN)
+        fetcher.round()
+
+    assert said.reason.startswith("the host took it, and has no record of it")
+    assert said.needs_somebody
+    assert ran(host) == []
+
+
+@pytest.mark.parametrize("verb", ["take", "report", "host-work"])
+def test_answer_that_is_lost_is_asked_for_again(
+    server: ContractedHostWorker, host: OwnHost, verb: str
+) -> None:
+    host.routes.lost.add(verb)
+    begin(server)
+    end(host.folder)
+
+    with host.process() as fetcher:
+        turn(fetcher, server, ImpactStatus.DONE)
+
+    assert host.routes.lost == set()
+    assert len(ran(host)) == 1
+
+
+def test_work_goes_on_while_the_server_is_away(server: ContractedHostWorker, host: OwnHost) -> None:
+    begin(server)
+    with host.process() as fetcher, capture_logs() as logs:
+        turn_until_it_runs(fetcher, host)
+        host.routes.is_away = True
+        waits = [fetcher.round() for _ in range(8)]
+        end(host.folder)
+        wait_until(lambda: host.records.ended(KEY) is not None, "the script does not end")
+        host.routes.is_away = False
+        turn(fetcher, server, ImpactStatus.DONE)
+
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (0.375, 11.25)
+    names = [line["event"] for line in logs]
+    assert names.count("server_not_reached") == 1
+    assert names.count("server_reached") == 2
+
+
+@pytest.mark.parametrize("restarts_host", [True, False])
+def test_work_of_an_earlier_boot_is_done_if_it_restarts_the_host(
+    server: ContractedHostWorker, host: OwnHost, *, restarts_host: bool
+) -> None:
+    host.restarts_host = restarts_host
+    begin(server)
+    with host.process() as fetcher:
+        turn_until_it_runs(fetcher, host)
+    for process in map(int, reversed(ran(host)[0].split())):
+        os.kill(process, signal.SIGKILL)
+
+    host.boot_id = "boot-2"
+    with host.process() as fetcher:
+        said = turn(fetcher, server, ImpactStatus.DONE if restarts_host else ImpactStatus.UNKNOWN)
+
+    assert ("the host restarted before it ended" in said.reason) is not restarts_host
+    assert len(ran(host)) == 1
+
+
+def test_offer_of_a_restored_database_is_not_done_again(
+    store: Store, server: ContractedHostWorker, host: OwnHost
+) -> None:
+    begin(server)
+    end(host.folder)
+    with host.process() as fetcher:
+        turn(fetcher, server, ImpactStatus.DONE)
+    offer = store.read(lambda reading: reading.host_offer(*KEY))
+    assert offer is not None
+    store.write(lambda tx: tx.put_offer(replace(offer, status=type(offer.status).OFFERED)))
+
+    with host.process() as fetcher:
+        turn(fetcher, server, ImpactStatus.DONE)
+
+    assert len(ran(host)) == 1
+
+
+def test_task_for_which_the_host_names_no_program_fails(
+    store: Store, server: ContractedHostWorker, host: OwnHost
+) -> None:
+    put_operation(store, RETURN, HostPhase.RETURN)
+    begin(server, RETURN)
+
+    with host.process() as fetcher:
+        said = ask_until(
+            lambda: (fetcher.round(), server.inquire(RETURN))[1], lambda said: said.is_over
+        )
+
+    assert said.status is ImpactStatus.FAILED
+    assert said.reason == "the host work file of the host names no program for return"
+
+
+def test_work_that_an_operator_has_skipped_is_not_begun(
+    store: Store, server: ContractedHostWorker, host: OwnHost
+) -> None:
+    begin(server)
+    put_operation(store, WORK, HostPhase.OVER)
+
+    with host.process() as fetcher:
+        fetcher.round()
+
+    assert host.routes.asked == ["host-work"]
+    assert ran(host) == []
+
+
+def test_disk_that_cannot_be_written_is_said_and_tried_again(
+    server: ContractedHostWorker, host: OwnHost
+) -> None:
+    begin(server)
+    (host.folder / "host-work").write_text("in the way", encoding="utf-8")
+    with host.process() as fetcher:
+        said = ask_until(
+            lambda: (fetcher.round(), server.inquire(WORK))[1],
+            lambda said: "cannot be begun" in said.reason,
+        )
+        (host.folder / "host-work").unlink()
+        end(host.folder)
+        turn(fetcher, server, ImpactStatus.DONE)
+
+    assert said.status is ImpactStatus.RUNNING
+    assert len(ran(host)) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 421])
+def test_host_that_is_refused_from_the_start_gives_up(host: OwnHost, status: int) -> None:
+    host.routes.refusal = status
+
+    with host.process() as fetcher, pytest.raises(WorkRefusedError, match="--relay HOST"):
+        fetcher.round()
+
+
+def test_host_that_is_refused_later_waits(host: OwnHost) -> None:
+    with host.process() as fetcher:
+        fetcher.round()
+        host.routes.refusal = 401
+        assert fetcher.round() > 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"operation_id": "../../etc"},
+        {"operation_id": None},
+        {"host": "kvm 1"},
+        {"task": "return", "vm": "../web-0"},
+        {"task": "return", "vm": None},
+        {"task": "reboot"},
+        {"attempt": "x"},
+        {"event_type": 7},
+    ],
+)
+def test_order_that_makes_no_sense_is_left_out(wrong: Mapping[str, object]) -> None:
+    order = {**HostOrder(task=WORK, epoch=1).describe(), **wrong}
+
+    class Liar:
+        def ask(self, _method: str, _path: str, _body: object = None) -> object:
+            return json.loads(json.dumps({"tasks": [{"order": order, "status": "offered"}, 7]}))
+
+    with capture_logs() as logs:
+        assert Exchange(server=Liar(), ticket="x").tasks() == ()
+    assert [line["event"] for line in logs] == ["host_task_invalid"] * 2
+
+
+@pytest.mark.parametrize("answer", [None, [], {"tasks": 7}, "x"])
+def test_server_that_answers_nonsense_has_no_tasks(answer: object) -> None:
+    class Liar:
+        def ask(self, _method: str, _path: str, _body: object = None) -> object:
+            return answer
+
+    assert Exchange(server=Liar(), ticket="x").tasks() == ()
