@@ -13,7 +13,7 @@ from forewarn.cli.own_server import LOCALHOST
 from forewarn.client import AsyncClient, Change, ChangeKind, Event, EventId
 
 _ANSWER: Final = b"HTTP/1.0 204 No Content\r\n"
-_REQUEST_EVERY, _LOST_AFTER = 0.04, 1.0
+_REQUEST_EVERY, _LOST_AFTER = 0.04, 1.5
 
 
 class MachineState(IntEnum):

@@ -69,6 +69,7 @@ class Performance:
             with suppress(TimeoutError):
                 async with asyncio.timeout(10):
                     await asyncio.gather(*(each.watching.wait() for each in scene.machines))
+            await self._look(scene)  # the first takes long, and users must not pay for it
             living += [group.create_task(workload.live()) for workload in scene.workloads]
             await self._roll_out(scene)
             while self._audience.stays:

@@ -24,7 +24,7 @@ _LEGEND: Final = (
     "[yellow]▒ notice[/] [cyan]█ update[/] [green]● serving[/] [yellow]↓ draining[/] "
     "[green]✓ approved[/] [magenta]? silent[/] [cyan]■ frozen[/] [red]! offline[/]"
 )
-_PANE_LINES: Final = 6
+_PANE_LINES: Final = 7
 _TELLING: Final = r'"(EventStatus|NotBefore)":"[^"]*"'
 
 
@@ -39,7 +39,6 @@ def draw(scene: Scene, width: int, height: int) -> list[Text]:
         *(_draw_host(host, scene) for host in HOSTS),
         Text.from_markup(_LEGEND),
         Text(explain(scene), "bold magenta"),
-        Text(),
         *map(_draw_workload, scene.workloads),
         *_draw_pane(scene, width),
     ]
@@ -87,11 +86,11 @@ def _draw_workload(workload: Workload) -> Text:
 def _draw_pane(scene: Scene, width: int) -> list[Text]:
     """Return what a machine reads, or what to try once the roll-out is over."""
     title = f"── The document {scene.reader.member.name} reads right now "
-    lines = wrap(printable(scene.document).replace(',"', ', "'), width, break_on_hyphens=False)
-    lines = [*lines, *[""] * _PANE_LINES][:_PANE_LINES]
+    document = printable(scene.document).replace(" ", "\xa0").replace(',"', ', "')
+    lines = [*wrap(document, width, break_on_hyphens=False), *[""] * _PANE_LINES][:_PANE_LINES]
     if scene.summary and scene.suggestions:
         title, lines = "── Your turn, in another terminal ", list(scene.suggestions)
-    shown = list(map(Text, lines))
+    shown = [Text(line.replace("\xa0", " ")) for line in lines]
     for line in shown:
         line.highlight_regex(_TELLING, "bold yellow")
     return [Text(title.ljust(width, "─"), "dim"), *shown]

@@ -118,7 +118,7 @@ def explain(scene: Scene) -> str:
     """Return what the roll-out waits for."""
     step = scene.host_steps.get(scene.host)
     if scene.summary or step is None or step.ended_at:
-        return scene.summary or "Every machine serves requests, and polls for Scheduled Events."
+        return scene.summary or "Every machine serves requests and polls for Scheduled Events."
     if step.first.started_at:
         return f"{scene.host} is being updated. Its machines stand still."
     names = ", ".join(step.unheard)
@@ -131,7 +131,7 @@ def explain(scene: Scene) -> str:
 def summarize(scene: Scene, took: timedelta) -> str:
     """Return what came of the roll-out."""
     steps = scene.host_steps.values()
-    early = f"{sum(bool(step.early) for step in steps)} of {len(steps)} started early"
+    early = f"{sum(bool(step.early) for step in steps)} of {len(steps)} early"
     return f"Done in {seconds(took)}, one host at a time. {early}: all machines approved."
 
 
@@ -164,7 +164,7 @@ def _tell_approval(approval: Approval, event: ScheduledEvent) -> str:
         return f"An operator approves for {', '.join(event.resources)}"
     member = MEMBERS.get(VmName(approval.name))
     is_hasty = member and member.behaviour is Behaviour.HASTY
-    return f"{approval.name} {Behaviour.HASTY if is_hasty else 'has drained, and approves'}"
+    return f"{approval.name} {Behaviour.HASTY if is_hasty else 'has drained and approves'}"
 
 
 def _why_started(step: Step) -> str:
