@@ -44,7 +44,8 @@ def draw(scene: Scene, width: int, height: int) -> list[Text]:
     ]
     lines += [Text(printable(str(line))) for line in scene.story[len(lines) - height :]]
     for line in lines:
-        line.no_wrap, line.overflow = True, "ellipsis"
+        is_link = line.plain == scene.link  # which must stay whole
+        line.no_wrap, line.overflow = not is_link, "fold" if is_link else "ellipsis"
     return lines[:height]
 
 
