@@ -21,8 +21,8 @@ WIDTH, HEIGHT = 1440, 900
 SPEED: Final = "20"
 """Slow enough for all pictures to show the same moment."""
 LINK: Final = re.compile(r"http://\S+/login#\S+")
-MOMENT: Final = re.compile(r"web-2 approves; kvm-3 waits for")
-"""One host is frozen, one drains, and one has to wait for both."""
+MOMENT: Final = re.compile(r"web-1 has drained and approves")
+"""One host is done, one waits for the machine that says nothing, and two wait for their turn."""
 LARGEST: Final = 250_000
 
 

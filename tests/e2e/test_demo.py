@@ -27,6 +27,7 @@ READY_SECONDS = 50.0
 """Ten times what is promised: machines that run tests are busy."""
 LEAVE_SECONDS = 20.0
 ROLL_OUT_SECONDS = 120.0
+NEW_FRAME = re.compile(r"(?:\x1b\[1A\x1b\[2K)+")
 CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/login#(fw_[\w-]{43})")
 
@@ -101,13 +102,17 @@ class Terminal:
         return other.poll() is not None
 
     @property
-    def lines(self) -> list[str]:
-        """Everything that was written, without colours."""
-        return re.split(r"[\r\n]+", CONTROL_SEQUENCE.sub("", self.seen))
+    def frame(self) -> list[str]:
+        """The lines of the last frame, without colours."""
+        return CONTROL_SEQUENCE.sub("", NEW_FRAME.split(self.seen)[-1]).splitlines()
+
+    def press(self, key: bytes) -> None:
+        """Press *key*."""
+        os.write(self.here, key)
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""
-        os.write(self.here, b"\x03")
+        self.press(b"\x03")
 
     def leave(self) -> int:
         """Return what the demo ends with, soon."""
@@ -162,25 +167,33 @@ def test_pipe_gets_the_whole_story_and_the_demo_ends_by_itself(
     start_demo: Demo, temporary: Path
 ) -> None:
     story, said = start_demo("--speed", SPEED).communicate(timeout=ROLL_OUT_SECONDS)
-    first, *lines = story.splitlines()
+    first, console, *lines = story.splitlines()
 
     assert said == ""
     assert first == "Starting a service and its fleet ..."
+    assert LINK.search(console)
     assert all(re.match(r"\d\d:\d\d:\d\d  \S", line) for line in lines), story
     for sentence in (
-        r"kvm-2 has to wait: another update domain of batch and web comes first",
-        r"kvm-2 waits for batch_1 until \d\d:\d\d:\d\d",
-        r"kvm-1: Freeze of web-0, web-3 starts [\d.]+ s early: web-0 has approved",
-        r"kvm-3: Freeze of .* starts [\d.]+ s early: all have approved, BackEnd_IN_1 last",
-        r"kvm-4: Freeze of batch_0, batch_2 starts .*: batch_0, its leader, has approved",
-        r"kvm-2: Freeze of batch_1, batch_3 starts: .* without the approval of batch_1",
-        r"kvm-2: .*web-1.* back in service",
+        r"cart-0 approves without draining",
+        r"web-0 has drained and approves",
+        r"kvm-1: Freeze starts \d s early: every machine has approved",
+        r"kvm-2: Freeze starts at NotBefore: batch_1 never approved",
+        r"kvm-4: Freeze succeeded after \d s",
     ):
         assert re.search(sentence, story), f"{sentence} is not in:\n{story}"
-    assert sum(LINK.search(line) is not None for line in lines) == 1
-    assert "The roll-out is over after" in lines[-1]
-    assert "4 hosts, 9 events. 7 started early" in lines[-1]
+    assert "one host at a time. 3 of 4 early" in lines[-2]
     assert list(temporary.iterdir()) == []
+
+
+def test_service_that_drains_loses_no_request_and_the_other_does(start_demo: Demo) -> None:
+    story, _ = start_demo().communicate(timeout=ROLL_OUT_SECONDS)
+
+    lost = re.search(r"Requests lost: web (\d+) of (\d+), cart (\d+) of (\d+)\.$", story)
+    assert lost is not None, story
+    web, sent_to_web, cart, sent_to_cart = map(int, lost.groups())
+    assert web == 0 < cart
+    assert sent_to_web > 100
+    assert sent_to_cart > 100
 
 
 def test_demo_is_ready_soon(start_demo: Demo) -> None:
@@ -190,7 +203,7 @@ def test_demo_is_ready_soon(start_demo: Demo) -> None:
 
     assert process.stdout is not None
     process.stdout.readline()
-    assert "poll http://127.0.0.1:" in process.stdout.readline()
+    assert LINK.search(process.stdout.readline())
     assert time.monotonic() - began < READY_SECONDS
 
 
@@ -198,7 +211,8 @@ def read_suggestions(terminal: Terminal) -> list[str]:
     """Return the commands that the demo tells to try when its roll-out is over."""
     terminal.wait_for("Your turn", ROLL_OUT_SECONDS)
     terminal.wait_for("--vm db --speed 60", LEAVE_SECONDS)
-    return [line for line in terminal.lines if line.startswith(("  export", "  fore"))]
+    terminal.wait_for("Requests lost", LEAVE_SECONDS)
+    return [line.rstrip() for line in terminal.frame if line.startswith(("  export", "  fore"))]
 
 
 def type_elsewhere(
@@ -208,7 +222,7 @@ def type_elsewhere(
     script = ["sh", "-ec", commands]
     with subprocess.Popen(script, env=surroundings, stdout=subprocess.PIPE, text=True) as shell:
         # Somebody has to look at the terminal meanwhile: a full one stops the demo.
-        terminal.wait_for("Reboot of web-0 starts", READY_SECONDS)
+        terminal.wait_for("web-0: Reboot starts", READY_SECONDS)
         wait_until(lambda: terminal.outlasts(shell), "a command hangs", READY_SECONDS)
         typed, _ = shell.communicate()
     return shell, typed
@@ -223,30 +237,42 @@ def sign_in(link: str) -> None:
     urlopen(request, timeout=READY_SECONDS).close()
 
 
-def test_terminal_tells_the_story_and_what_to_try_next(
+def test_ending_stays_on_a_small_terminal_with_what_to_try_next(
     open_terminal: OpenTerminal, surroundings: dict[str, str]
 ) -> None:
     terminal = open_terminal(80, 24, "--speed", SPEED)
     commands = read_suggestions(terminal)
 
-    shell, typed = type_elsewhere(
-        "\n".join(commands).rstrip() + " --no-wait", terminal, surroundings
-    )
+    shell, typed = type_elsewhere("\n".join(commands) + " --no-wait", terminal, surroundings)
     terminal.interrupt()
 
     assert terminal.leave() == 0
     assert shell.returncode == 0
     assert "live-migration has begun" in typed
-    assert "kvm-2 waits for batch_1 until" in terminal.seen
-    # The rest of a long sentence stands below its beginning, not below the time.
-    assert any(re.match(r" {10}\w", line) for line in terminal.lines)
+    assert len(terminal.frame) < 24  # a line is left for the prompt of the shell
+    assert all(len(line) <= 80 for line in terminal.frame)
+    assert LINK.fullmatch(terminal.frame[1])
+    assert terminal.frame[2].startswith("Freeze completed · host 4 of 4 · 16 machines · ")
+    assert terminal.frame[3].startswith("$ forewarn maintenance start --type Freeze")
+    assert "Done in " in terminal.frame[10]
     assert "Traceback" not in terminal.seen
+
+
+def test_one_key_approves_for_the_machine_that_says_nothing(open_terminal: OpenTerminal) -> None:
+    terminal = open_terminal(80, 24, "--speed", "20")
+    terminal.wait_for("Press a", ROLL_OUT_SECONDS)
+
+    terminal.press(b"a")
+
+    terminal.wait_for("An operator approves for batch_1", READY_SECONDS)
+    terminal.wait_for("early: every machine has approved", READY_SECONDS)
+    terminal.interrupt()
+    assert terminal.leave() == 0
 
 
 def test_link_to_the_console_is_replaced_once_it_was_used(open_terminal: OpenTerminal) -> None:
     terminal = open_terminal(100, 30)
-    terminal.wait_for("/login#fw_", READY_SECONDS)
-    terminal.wait_for("drain", READY_SECONDS)
+    terminal.wait_for("Rolling Freeze", READY_SECONDS)
     (link,) = {found[0] for found in LINK.finditer(terminal.seen)}
 
     sign_in(link)
@@ -262,7 +288,7 @@ def test_link_to_the_console_is_replaced_once_it_was_used(open_terminal: OpenTer
     assert terminal.leave() == 0
 
 
-def test_warnings_become_part_of_the_story(
+def test_warnings_are_seen_above_the_frame(
     open_terminal: OpenTerminal, surroundings: dict[str, str]
 ) -> None:
     terminal = open_terminal(140, 40, "--speed", SPEED)
@@ -273,10 +299,10 @@ def test_warnings_become_part_of_the_story(
     terminal.interrupt()
 
     assert terminal.leave() == 0
-    assert any("metadata_unavailable" in line for line in terminal.lines)
+    assert "metadata_unavailable" in terminal.seen
 
 
-@pytest.mark.parametrize("moment", ["Starting", "poll http", "is announced", "starts"])
+@pytest.mark.parametrize("moment", ["Starting", "/login#fw_", "announced", "starts"])
 def test_ctrl_c_leaves_nothing_behind(
     open_terminal: OpenTerminal, temporary: Path, moment: str
 ) -> None:
@@ -294,7 +320,7 @@ def test_closing_the_window_leaves_nothing_behind(
     open_terminal: OpenTerminal, temporary: Path
 ) -> None:
     terminal = open_terminal(100, 30)
-    terminal.wait_for("is announced", READY_SECONDS)
+    terminal.wait_for("announced", READY_SECONDS)
 
     terminal.close()
 
@@ -305,7 +331,7 @@ def test_closing_the_window_leaves_nothing_behind(
 def test_ctrl_c_in_a_pipe_is_no_failure(start_demo: Demo, temporary: Path) -> None:
     process = start_demo()
     assert process.stdout is not None
-    while "drain" not in process.stdout.readline():
+    while "drained" not in process.stdout.readline():
         assert process.poll() is None
 
     process.send_signal(signal.SIGINT)
@@ -366,7 +392,7 @@ def test_kept_demo_can_be_served_again(
     server = make_server(*flags, database=kept / "forewarn.db")
     server.start()
     history = server.command("event", "history")["events"]
-    assert [event["host"] for event in history].count("kvm-2") == 2
+    assert [event["host"] for event in history].count("kvm-2") == 4
     assert {event["outcome"] for event in history} == {"succeeded"}
     assert server.stop() == 0
 

@@ -1,192 +1,146 @@
 """The course of the demo: the fleet comes up, a roll-out goes through it, somebody watches."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
 from pydantic import TypeAdapter
 
 from forewarn.cli.demonstration.audience import Audience
-from forewarn.cli.demonstration.fleet import HOSTS, MEMBERS
-from forewarn.cli.demonstration.machines import Machine
-from forewarn.cli.demonstration.narration import Line, summarize, tell
-from forewarn.cli.demonstration.picture import Picture
+from forewarn.cli.demonstration.fleet import HOST_LABEL, MEMBERS, SILENT
+from forewarn.cli.demonstration.machines import Machine, Workload
+from forewarn.cli.demonstration.screen import COMMAND
+from forewarn.cli.demonstration.story import KEY, Line, Scene, introduce, summarize, tell
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.signals import StopSignals
+from forewarn.cli.own_server import own_command
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.names import HostName, ScopeId
-from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
-from forewarn.protocol.vocabulary import EventType
+from forewarn.domain.standing import MaintenanceStatus
+from forewarn.environment import ADMIN_TOKEN_FILE
+from forewarn.protocol.vocabulary import EventStatus, EventType
 
-_IMPACT: Final = EventType.FREEZE
-_READY_WITHIN: Final = 10.0
-_ANSWER_WITHIN: Final = 60.0
-_LOOK_EVERY: Final = 0.2
-_PAUSE_MINUTES: Final = 2
-_LONGEST_PAUSE: Final = 2.0
-_SIGN_INS: Final = "audit?action=console%20sign%20in&limit=1"
+_LOOK_EVERY, _QUIET_LOOKS = 0.2, 8
 _EVENTS: Final = TypeAdapter(tuple[ScheduledEvent, ...])
+_ALL_EVENTS: Final = "events?" + "&".join(f"status={status}" for status in EventStatus)
+_SIGN_INS: Final = "audit?action=console%20sign%20in&limit=1"
+_DOCUMENT: Final = "metadata/scheduledevents?api-version=2020-07-01"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoStage:
-    """Where the server of the demo is, and what to suggest when the roll-out is over."""
+class Performance:
+    """An operator, who rolls a Freeze out and shows *audience* all that happens.
 
-    metadata: str
-    control: str
-    token: str
-    speed: float
-    suggestions: Sequence[str]
+    The server listens at *urls* for virtual machines and operators, with its files in *folder*.
+    """
 
+    def __init__(self, urls: Sequence[str], folder: Path, audience: Audience, speed: float) -> None:
+        (metadata, self._control), self._audience = urls, audience
+        self._now = SystemClock().now
+        self._began_at = self._link_ends = self._now()
+        token = (folder / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip()
+        headers = {"Authorization": f"Bearer {token}", "Metadata": "true"}
+        self._client = httpx2.AsyncClient(
+            base_url=f"{self._control}/api/v1/", headers=headers, trust_env=False, timeout=60
+        )
+        machines = [Machine(each, f"{metadata}/vm/{each.name}", speed) for each in MEMBERS.values()]
+        workloads = [
+            Workload(scope, [each for each in machines if each.member.scope == scope])
+            for scope in ("web", "cart")
+        ]
+        suggestions = (
+            f"  export FOREWARN_SERVER={self._control}",
+            f"  export FOREWARN_STATE_DIR={shlex.quote(str(folder.absolute()))}",
+            f"  {own_command()} vm restart web-0; {own_command()} event list",
+            f"  {own_command()} scenario run live-migration --vm db --speed 60",
+        )
+        suggested = suggestions if audience.stays else ()
+        self._scene = Scene(machines, workloads, self._now(), speed, suggested)
+        self._maintenance, self._sign_ins = "", None
 
-async def perform_until_interrupted(
-    stage: DemoStage, audience: Audience, signals: StopSignals
-) -> None:
-    """Show the demo to *audience*, to the end or to Ctrl-C."""
-    async with asyncio.TaskGroup() as group:
-        performing = group.create_task(_perform(stage, audience))
-        signals.hand_to(lambda _: performing.cancel())
+    async def give(self) -> None:
+        """Bring the fleet up, roll out, and leave nothing behind."""
+        scene = self._scene
+        async with self._client, asyncio.TaskGroup() as group:
+            living = [group.create_task(machine.live()) for machine in scene.machines]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(10):
+                    await asyncio.gather(*(each.watching.wait() for each in scene.machines))
+            await self._look(scene)  # the first takes long, and users must not pay for it
+            living += [group.create_task(workload.live()) for workload in scene.workloads]
+            await self._roll_out(scene)
+            while self._audience.stays:
+                await self._look(scene)
+            for life in living:
+                life.cancel()
 
+    async def _roll_out(self, scene: Scene) -> None:
+        for _ in range(_QUIET_LOOKS):
+            await self._look(scene)
+        self._say(f"An operator types: {COMMAND}")
+        began_at, order = (
+            self._now(),
+            {"event_type": EventType.FREEZE, "host_labels": dict([HOST_LABEL])},
+        )
+        begun = await self._ask("POST", "maintenances", json=order)
+        self._maintenance = f"maintenances/{begun['maintenance_id']}"
+        await self._look(scene)
+        while scene.is_under_way:
+            await self._look(scene)
+        lost = ", ".join(f"{w.name} {w.lost} of {w.served + w.lost}" for w in scene.workloads)
+        scene.summary = summarize(scene, self._now() - began_at)
+        self._say(scene.summary, f"Requests lost: {lost}.")
+        await self._look(scene)
 
-async def _perform(stage: DemoStage, audience: Audience) -> None:
-    machines = [
-        Machine(member, f"{stage.metadata}/vm/{member.name}", speed=stage.speed)
-        for member in MEMBERS
-    ]
-    headers = {"Authorization": f"Bearer {stage.token}"}
-    async with (
-        httpx2.AsyncClient(
-            base_url=stage.control, headers=headers, trust_env=False, timeout=_ANSWER_WITHIN
-        ) as client,
-        asyncio.TaskGroup() as group,
-    ):
-        living = [group.create_task(machine.live()) for machine in machines]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_READY_WITHIN):
-                await asyncio.gather(*(machine.watching.wait() for machine in machines))
-        await _follow(stage, _Operator(client, machines, audience))
-        for life in living:
-            life.cancel()
-
-
-async def _follow(stage: DemoStage, operator: "_Operator") -> None:
-    fleet = f"{len(MEMBERS)} virtual machines on {len(HOSTS)} hosts"
-    operator.say(
-        f"{fleet} poll {stage.metadata} with the SDK.",
-        f"Speed {stage.speed:g}: a minute of notice, drain or impact is {60 / stage.speed:.3g} s.",
-    )
-    await operator.look()
-    await asyncio.sleep(min(_LONGEST_PAUSE, _PAUSE_MINUTES * 60 / stage.speed))
-    began_at = operator.now()
-    operator.say(
-        f"An operator types: forewarn maintenance start --type {_IMPACT} "
-        + " ".join(f"--host {host}" for host in HOSTS)
-    )
-    await operator.begin_roll_out()
-    while operator.is_under_way:
+    async def _look(self, scene: Scene) -> None:
+        """Show how things are, do what the audience wants, and wait a moment."""
+        await self._renew_link()
+        if self._audience.has_pressed(KEY):
+            with suppress(CommandError):  # it may have started meanwhile
+                for event in scene.events:
+                    if not event.started_at and SILENT.issuperset(event.resources):
+                        await self._ask("POST", f"events/{event.event_id}/approve")
+        if self._maintenance:
+            scene.status = MaintenanceStatus((await self._ask("GET", self._maintenance))["status"])
+        events = _EVENTS.validate_python((await self._ask("GET", _ALL_EVENTS))["events"])
+        scene.events = [each for each in events if each.created_at >= self._began_at]
+        try:
+            url = f"{scene.reader.endpoint}/{_DOCUMENT}"
+            scene.document = (await self._client.get(url, timeout=1)).text
+        except httpx2.HTTPError as error:  # the audience may have set a fault
+            scene.document = f"no answer: {error!r}"
+        scene.now = self._now()
+        self._tell(tell(scene))
+        self._audience.see(scene)
         await asyncio.sleep(_LOOK_EVERY)
-        await operator.look()
-    operator.say(summarize(operator.rolled_out, operator.now() - began_at))
-    if operator.audience.stays:
-        operator.audience.be_told(stage.suggestions)
-    while operator.audience.stays:
-        await operator.look()
-        await asyncio.sleep(_LOOK_EVERY)
 
+    def _say(self, *texts: str) -> None:
+        self._tell([Line(self._now(), text) for text in texts])
 
-class _Operator:
-    """Somebody with the admin token, who looks at everything, and tells the audience."""
+    def _tell(self, lines: Sequence[Line]) -> None:
+        news = [line for line in lines if line not in self._scene.story]
+        self._scene.story += news
+        self._audience.hear(news)
 
-    def __init__(
-        self, client: httpx2.AsyncClient, machines: Sequence[Machine], audience: Audience
-    ) -> None:
-        self.audience = audience
-        self.now = SystemClock().now
-        self._roll_out: dict[str, Any] = {}
-        self._client = client
-        self._machines = machines
-        self._picture = Picture(now=self.now())
-        self._sign_ins: Any = None
-        self._link_ends = self.now()
-
-    @property
-    def is_under_way(self) -> bool:
-        status = MaintenanceStatus(self._roll_out["status"])
-        return status in NOT_OVER and status is not MaintenanceStatus.HELD
-
-    @property
-    def rolled_out(self) -> tuple[ScheduledEvent, ...]:
-        return _EVENTS.validate_python(self._roll_out.get("events", ()))
-
-    def say(self, *texts: str) -> None:
-        """Say what no picture shows."""
-        self.audience.hear(Line(at=self.now(), text=text) for text in texts)
-
-    async def begin_roll_out(self) -> None:
-        """Begin to maintain every host."""
-        order = {"event_type": _IMPACT, "hosts": HOSTS, "at_once": len(HOSTS)}
-        self._roll_out = await self._ask("POST", "maintenances", json=order)
-
-    async def look(self) -> None:
-        """Take a new picture, and show what is new in it."""
-        before, self._picture = self._picture, await self._take_picture()
-        self.audience.hear(tell(before, self._picture))
-        if self.audience.stays or self._sign_ins is None:
-            await self._offer_link()
-
-    async def _offer_link(self) -> None:
-        """Show how to get to the console, with a new link once one was used or has expired."""
+    async def _renew_link(self) -> None:
+        """Have a link to the console, a new one once that was used or has expired."""
         sign_ins = await self._ask("GET", _SIGN_INS)
-        if sign_ins == self._sign_ins and self.now() < self._link_ends:
+        if sign_ins == self._sign_ins and self._now() < self._link_ends:
             return
         link = await self._ask("POST", "sign-in-links")
         self._sign_ins, self._link_ends = sign_ins, datetime.fromisoformat(link["expires_at"])
-        url = f"{self._client.base_url}/login#{link['code']}"
-        if self.audience.stays:
-            self.audience.keep_in_sight(url)
-        else:
-            self.say(f"Open the console with this link, once and within 10 minutes: {url}")
-
-    async def _take_picture(self) -> Picture:
-        if self._roll_out:
-            path = f"maintenances/{self._roll_out['maintenance_id']}"
-            self._roll_out = await self._ask("GET", path)
-        in_flight = _EVENTS.validate_python((await self._ask("GET", "events"))["events"])
-        found = {event.event_id: event for event in (*in_flight, *self.rolled_out)}
-        for name, known in self._picture.events.items():
-            if name not in found:
-                found[name] = known
-                if known.ended_at is None:
-                    ended = await self._ask("GET", f"events/{name}")
-                    (found[name],) = _EVENTS.validate_python([ended])
-        machines = {machine.member.name: machine for machine in self._machines}
-        return Picture(
-            now=self.now(),
-            events=found,
-            turns={
-                HostName(step["host"]): frozenset(
-                    ScopeId(one["scope_id"]) for one in step["shares"]
-                )
-                for step in self._roll_out.get("remaining", ())
-            },
-            doings={name: {**machine.doings} for name, machine in machines.items()},
-            troubles={name: each.trouble for name, each in machines.items() if each.trouble},
-        )
+        self._scene.link = f"{self._control}/login#{link['code']}"
+        if not self._scene.story:
+            self._say(f"Web console (the link works once): {self._scene.link}")
+            self._say(introduce(self._scene))
 
     async def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
-            answer = await self._client.request(method, f"/api/v1/{path}", **request)
-        except httpx2.TransportError as error:
-            message = f"The server of the demo does not answer: {error!r}."
-            raise CommandError(message, code=ExitCode.UNREACHABLE) from error
-        if answer.is_success:
-            return answer.json()
-        raise CommandError(
-            f"The server of the demo refuses: {answer.json().get('detail', answer.status_code)}",
-            code=ExitCode.FAILED,
-        )
+            answer = await self._client.request(method, path, **request)
+            return answer.raise_for_status().json()
+        except httpx2.HTTPError as error:
+            message = f"The demo's server does not answer as it should: {error!r}."
+            raise CommandError(message, code=ExitCode.FAILED) from error
