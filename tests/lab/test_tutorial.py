@@ -28,8 +28,8 @@ from tests.wheels import ROOT
 PAGE: Final = ROOT / "docs" / "tutorials" / "an-afternoon-with-a-kvm-host.md"
 UNIT: Final = ROOT / "contrib" / "systemd" / "forewarn-agent.service"
 GUESTS: Final = (LargeGuest(name="web-1", number=11), LargeGuest(name="web-2", number=12))
-TYPED_SECONDS: Final = 300.0
-LOOK_SECONDS: Final = 300.0
+TYPED_SECONDS: Final = 600.0
+LOOK_SECONDS: Final = 600.0
 """How long a reader looks again and again until the page is right."""
 LOOK: Final = re.compile(
     r"cat|ls|systemctl is-active|virsh domstate|curl (?!.* -d )"
