@@ -3,6 +3,7 @@
 They get their addresses by DHCP, and reach 169.254.169.254 through their default gateway.
 """
 
+import re
 import shutil
 import uuid
 from collections.abc import Collection
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from tests.e2e.conftest import wait_until
-from tests.lab.channels import execute
 from tests.lab.data_centres import AgentInside
 from tests.lab.guests import TREE, WORDS_FOR_THE_KERNEL
 from tests.lab.hypervisors import KvmHost
@@ -21,6 +21,12 @@ BOOT_SECONDS: Final = 600.0
 COMMAND_SECONDS: Final = 600.0
 """How long a command may take in a guest, such as pip without KVM."""
 PING: Final = '{"execute": "guest-ping"}'
+PING_SECONDS: Final = "10"
+DONE: Final = re.compile(r"\x1e(\d+)\x1e")
+"""What a shell is told to print after a command, with its status."""
+PRINT_STATUS: Final = "printf '\\036%s\\036' $?"
+# A guest may reboot before anybody asks its agent what a command has printed.
+ALOUD: Final = "exec > /dev/ttyS1 2>&1\n{command}\n{print_status}"
 NETWORK: Final = "192.168.122"
 # As libvirt's own default, but for the rules of NAT: the host of the lab leads nowhere.
 DEFAULT_NETWORK: Final = """
@@ -62,6 +68,7 @@ DOMAIN: Final = """
       <rom enabled="no"/>
     </interface>
     <serial type="file"><source path="{disk}.console" append="on"/></serial>
+    <serial type="file"><source path="{disk}.said" append="on"/></serial>
     <channel type="unix"><target type="virtio" name="org.qemu.guest_agent.0"/></channel>
     <memballoon model="none"/>
   </devices>
@@ -141,15 +148,34 @@ def run_guests(hypervisor: KvmHost, disk: Path, guests: Collection[LargeGuest]) 
 
 def wait_until_booted(hypervisor: KvmHost, vm: str) -> None:
     """Return when QEMU's agent answers in *vm*."""
+    ping = ("qemu-agent-command", "--timeout", PING_SECONDS, vm, PING)
     wait_until(
-        lambda: hypervisor.try_virsh("qemu-agent-command", vm, PING).returncode == 0,
+        lambda: hypervisor.try_virsh(*ping).returncode == 0,
         f"no word from inside {vm}",
         BOOT_SECONDS,
         pause=0.5,
     )
 
 
-def run_inside(hypervisor: KvmHost, vm: str, command: str) -> tuple[int, str]:
+def run_inside(
+    hypervisor: KvmHost, vm: str, command: str, seconds: float = COMMAND_SECONDS
+) -> tuple[int, str]:
     """Run a command of the shell in *vm*, once that is up; return its status and what it prints."""
     wait_until_booted(hypervisor, vm)
-    return execute(AgentInside(hypervisor, vm), command, COMMAND_SECONDS)
+    said = hypervisor.folder / f"{vm}.said"
+    before = len(_read(said))
+    aloud = ALOUD.format(command=command, print_status=PRINT_STATUS)
+    AgentInside(hypervisor, vm).ask("guest-exec", path="/bin/sh", arg=["-c", aloud])
+    wait_until(
+        lambda: DONE.search(_read(said), before) is not None,
+        f"not done in {vm}: {command}",
+        seconds,
+        pause=0.1,
+    )
+    done = DONE.search(_read(said), before)
+    assert done is not None
+    return int(done[1]), _read(said)[before : done.start()]
+
+
+def _read(said: Path) -> str:
+    return said.read_text(encoding="utf-8", errors="replace").replace("\r", "")

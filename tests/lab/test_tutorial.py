@@ -20,7 +20,14 @@ import pytest
 from tests.e2e.conftest import STOP_SECONDS
 from tests.e2e.relays import METADATA, HostPlace, add_namespace
 from tests.lab.hypervisors import KvmHost, run_hypervisor
-from tests.lab.large_guests import LargeGuest, run_guests, run_inside
+from tests.lab.large_guests import (
+    COMMAND_SECONDS,
+    DONE,
+    PRINT_STATUS,
+    LargeGuest,
+    run_guests,
+    run_inside,
+)
 from tests.lab.small_guests import BootFiles
 from tests.lab.tutorials import Saved, Typed, compare, read_tutorial, say_with
 from tests.wheels import ROOT
@@ -36,7 +43,8 @@ LOOK: Final = re.compile(
     r"|forewarn \w+ (explain|history|list|show|status)"
 )
 """Commands that change nothing, so that a reader may repeat them."""
-DONE: Final = re.compile(rb"\x1e(\d+)\x1e")
+GLANCE_SECONDS: Final = 60.0
+"""How long one look may take: a command is not heard of again if its guest goes down."""
 # The disk of the lab has the agent already, for other tests, with hooks that need a second console.
 PREPARE: Final = """
 rm -r /etc/forewarn /opt/forewarn/lib/python3*/site-packages/forewarn*
@@ -55,14 +63,15 @@ class Terminal:
     def type(self, command: str) -> tuple[int, str]:
         """Run *command*; return its status and what it prints on a screen."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{command}\nprintf '\\036%s\\036' $?\n".encode())
+        self.process.stdin.write(f"{command}\n{PRINT_STATUS}\n".encode())
         self.process.stdin.flush()
         printed, deadline = b"", time.monotonic() + TYPED_SECONDS
-        while (done := DONE.search(printed)) is None:
-            ready, _, _ = select.select([self.screen], [], [], deadline - time.monotonic())
+        while (done := DONE.search(printed.decode(errors="replace"))) is None:
+            left = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self.screen], [], [], left)
             assert ready, f"not done in {TYPED_SECONDS} s: {command}: {printed!r}"
             printed += os.read(self.screen, 65536)
-        return int(done[1]), printed[: done.start()].decode().replace("\r", "")
+        return int(done[1]), done.string[: done.start()].replace("\r", "")
 
 
 @contextmanager
@@ -123,7 +132,7 @@ class Reader:
         deadline = time.monotonic() + LOOK_SECONDS
         while True:
             try:
-                _, printed = self._type(step)
+                _, printed = self._type(step, GLANCE_SECONDS)
                 self.ids = compare(step.shown, printed, self.ids)
             except (AssertionError, subprocess.TimeoutExpired):
                 # A guest that reboots says nothing, or only the half.
@@ -133,11 +142,11 @@ class Reader:
             else:
                 return
 
-    def _type(self, step: Typed) -> tuple[int, str]:
+    def _type(self, step: Typed, seconds: float = COMMAND_SECONDS) -> tuple[int, str]:
         command = say_with(self.ids, step.command)
         if step.machine == self.hypervisor.name:
             return self.terminal.type(command)
-        return run_inside(self.hypervisor, step.machine, command)
+        return run_inside(self.hypervisor, step.machine, command, seconds)
 
     def _save(self, step: Saved) -> None:
         if step.machine == self.hypervisor.name:
