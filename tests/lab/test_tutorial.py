@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.e2e.conftest import STOP_SECONDS
 from tests.e2e.relays import METADATA, HostPlace, add_namespace
 from tests.lab.hypervisors import KvmHost, run_hypervisor
 from tests.lab.large_guests import (
@@ -81,7 +80,7 @@ def open_terminal(hypervisor: KvmHost, home: Path, wheels: Path) -> Generator[Te
     spaces = ["nsenter", "--mount", "--uts", "--net", f"--target={hypervisor.daemon.pid}"]
     python = Path(sys.base_prefix, "bin")
     screen, end = os.openpty()
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*spaces, "/bin/bash", "--noprofile", "--norc"],
         env={
             "HOME": str(home),
@@ -95,16 +94,15 @@ def open_terminal(hypervisor: KvmHost, home: Path, wheels: Path) -> Generator[Te
         stdin=subprocess.PIPE,
         stdout=end,
         stderr=end,
-    )
-    os.close(end)
-    terminal = Terminal(process, screen)
-    try:
-        terminal.type("cd")
-        yield terminal
-    finally:
-        process.kill()
-        process.wait(STOP_SECONDS)
-        os.close(screen)
+    ) as process:
+        os.close(end)
+        terminal = Terminal(process, screen)
+        try:
+            terminal.type("cd")
+            yield terminal
+        finally:
+            process.kill()
+            os.close(screen)
 
 
 @dataclass(slots=True, kw_only=True)
