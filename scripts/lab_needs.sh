@@ -5,9 +5,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="debootstrap dnsmasq-base e2fsprogs iproute2 libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu nftables openssl
-qemu-system-x86 util-linux"
-inside="busybox-static linux-image-cloud-amd64 python3-venv qemu-guest-agent systemd-sysv udev"
+packages="debootstrap dnsmasq-base e2fsprogs gcc iproute2 libc6-dev libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libvirt-dev nftables
+openssl pkg-config python3-dev qemu-system-x86 util-linux"
+inside="busybox-static curl dbus linux-image-cloud-amd64 python3-venv qemu-guest-agent systemd-sysv udev"
 tree=.lab/tree
 
 [ "$(id -u)" = 0 ] || { echo "make lab needs root, to install packages and to make disks" >&2; exit 1; }
@@ -16,17 +16,22 @@ for package in $packages; do
   dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null | grep -qx installed ||
     missing="$missing $package"
 done
-if [ -z "$missing" ] && cmp -s "$0" .lab/made-by; then
-  exit 0
+if [ -n "$missing" ] || [ ! -e .lab/made-by ]; then
+  [ "$(dpkg --print-architecture 2> /dev/null)" = amd64 ] || { echo "make lab needs Debian on amd64" >&2; exit 1; }
+  apt-get update -qq
 fi
-
-[ "$(dpkg --print-architecture 2> /dev/null)" = amd64 ] || { echo "make lab needs Debian on amd64" >&2; exit 1; }
-apt-get update -qq
 if [ -n "$missing" ]; then
   DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
     -o DPkg::Lock::Timeout=300 $missing > /dev/null
 fi
 
+# Not among the packages of .venv, because it is compiled against libvirt-dev.
+.venv/bin/python -c 'import libvirt' 2> /dev/null ||
+  "$(command -v uv || echo .venv/bin/uv)" pip install --quiet --python .venv/bin/python --require-hashes --requirements requirements/libvirt.txt
+
+if cmp -s "$0" .lab/made-by; then
+  exit 0
+fi
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get indextargets --format '$(REPO_URI)' \
   'Created-By: Packages' "Codename: $suite" 'Component: main' | head -n 1)

@@ -102,6 +102,15 @@ def test_domain_that_two_hosts_know_is_where_it_runs() -> None:
         assert bool(listing.stopped) == (max(ranks) == 0)
 
 
+def test_domains_of_a_host_are_listed_by_name() -> None:
+    names = ("web-1", "Web-0", "db")
+    domains = (FoundDomain(name=name, uuid=name) for name in names)
+
+    listing = make_listing([hypervisor("kvm-1", *domains)], NO_PLACEMENT)
+
+    assert [each["name"] for each in listing.content["virtual_machine"]] == ["db", "Web-0", "web-1"]
+
+
 def test_two_hosts_of_one_name_are_refused() -> None:
     with pytest.raises(SourceError, match="have the same host name, 'KVM-1'"):
         make_listing([hypervisor("kvm-1"), hypervisor("KVM-1")], NO_PLACEMENT)
@@ -157,11 +166,11 @@ def test_mapping_says_what_metadata_does_not(tmp_path: Path) -> None:
 
     listing = make_listing([hypervisor("kvm-1", *domains)], read_placement(path))
 
-    first, second, third = listing.content["virtual_machine"]
+    unmapped, first, second = listing.content["virtual_machine"]
     assert first["availability_set"] == "web"
     assert "availability_set" not in second
     assert second["labels"] == {"tier": "back", "team": "shop"}
-    assert third["name"] == "db"
+    assert unmapped["name"] == "db"
     assert listing.content["availability_set"] == [{"name": "web", "update_domains": 3}]
 
 

@@ -66,10 +66,10 @@ def test_mapping_of_the_reference_places_every_kind_of_machine(tmp_path: Path) -
 
     assert not listing.remarks
     assert [each["name"] for each in listing.content["virtual_machine"]] == [
-        "web-0",
         "batch-0",
         "FrontEnd_IN_0",
         "other",
+        "web-0",
     ]
 
 

@@ -76,7 +76,7 @@ class KvmHost:
                 stderr=log,
             )
         wait_until(
-            lambda: self._try_virsh("uri").returncode == 0,
+            lambda: self.try_virsh("uri").returncode == 0,
             f"no libvirtd answers; see {self.folder}",
             START_SECONDS,
         )
@@ -112,7 +112,7 @@ class KvmHost:
 
     def virsh(self, *words: str) -> str:
         """Run a command of virsh that has to succeed; return what it prints."""
-        done = self._try_virsh(*words)
+        done = self.try_virsh(*words)
         assert done.returncode == 0, f"virsh {' '.join(words)}: {done.stderr}"
         return done.stdout.strip()
 
@@ -132,7 +132,8 @@ class KvmHost:
         """Return the names of all guests that are defined here."""
         return set(self.virsh("list", "--name", "--all").split())
 
-    def _try_virsh(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def try_virsh(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of virsh, whatever comes of it."""
         return subprocess.run(
             ["/usr/bin/virsh", "--quiet", "--connect", self.uri, *words],
             env=dict(self.environment),

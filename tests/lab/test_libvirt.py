@@ -1,5 +1,8 @@
 """Impacts that the executor of libvirt carries out on real guests."""
 
+import os
+import signal
+import subprocess
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -26,6 +29,14 @@ def wait_until_paused(data_centre: DataCentre, vm: str) -> None:
     wait_until(
         lambda: hypervisor.virsh("domstate", vm) == "paused", f"{vm} is not paused", PAUSE_SECONDS
     )
+
+
+def kill_steward(data_centre: DataCentre) -> None:
+    """Kill the one process that attends to an impact."""
+    orders = data_centre.centre.folder / "data" / "impacts"
+    find = ["/usr/bin/pgrep", "--full", rf"libvirt\.steward {orders}/"]
+    (pid,) = subprocess.run(find, capture_output=True, check=True).stdout.split()
+    os.kill(int(pid), signal.SIGKILL)
 
 
 def is_migrating(hypervisor: KvmHost, vm: str) -> bool:
@@ -96,6 +107,26 @@ def test_server_killed_during_a_freeze_leaves_no_guest_paused(
     assert data_centre.event(event_id)["outcome"] == "succeeded"
     assert FREEZE_SECONDS - 1 <= longest_gap(guest.answered()) < FREEZE_SECONDS + 10
     assert longest_gap(neighbour.answered()) < FREEZE_SECONDS - 1
+    assert len(guest.boot_ids()) == 1
+
+
+def test_guest_whose_steward_is_killed_during_a_freeze_is_resumed_in_time_all_the_same(
+    make_data_centre: DataCentreMaker,
+) -> None:
+    data_centre = make_data_centre(GUEST)
+    data_centre.begin(libvirt(data_centre))
+    (guest,) = data_centre.guests.values()
+
+    event_id = data_centre.centre.create(
+        "solo-1", event_type="Freeze", duration_in_seconds=FREEZE_SECONDS
+    )
+    wait_until_paused(data_centre, "solo-1")
+    kill_steward(data_centre)
+    data_centre.wait_for(event_id, "Completed")
+    guest.wait_until_answered(2)
+
+    assert data_centre.event(event_id)["outcome"] == "succeeded"
+    assert FREEZE_SECONDS - 1 <= longest_gap(guest.answered()) < FREEZE_SECONDS + 10
     assert len(guest.boot_ids()) == 1
 
 

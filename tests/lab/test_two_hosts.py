@@ -24,6 +24,18 @@ run = ["sh", "-c", "echo $OPERATION_HOST $OPERATION_TASK >> {note}"]
 """
 
 
+SOLOS: Final = (
+    SmallGuest(name="solo-1", number=11, host="kvm-1", approves=("Freeze",)),
+    SmallGuest(name="solo-2", number=12, host="kvm-2", approves=("Freeze",)),
+)
+COUNTING_WORK: Final = """
+[[host_work]]
+run = ["sh", "-c", '''
+echo $OPERATION_HOST $(virsh --quiet --connect "{uri}" list --name | wc -w) >> {note}
+''']
+"""
+
+
 def moments(ended: dict[str, Any], host: str, field: str) -> list[str]:
     return [event[field] for event in ended["events"] if event["host"] == host]
 
@@ -49,3 +61,23 @@ def test_maintenance_reboots_the_guests_of_one_host_after_the_other_and_works_on
             guest.name for guest in SIX if guest.host == hypervisor.name
         }
         assert data_centre.vms_on(hypervisor.name) == hypervisor.running()
+
+
+def test_maintenance_migrates_guests_away_from_each_host_before_the_work_on_it(
+    make_data_centre: DataCentreMaker,
+) -> None:
+    data_centre = make_data_centre(*SOLOS)
+    note = data_centre.centre.folder / "work"
+    uri = data_centre.uri.format(host="$OPERATION_HOST")
+    work = COUNTING_WORK.format(uri=uri, note=note)
+    data_centre.begin(libvirt(data_centre, migrate="true") + work)
+
+    ended = data_centre.maintain("Freeze", "kvm-1", "kvm-2")
+    for guest in data_centre.guests.values():
+        guest.wait_until_answered(2)
+
+    assert ended["outcome"] == "succeeded"
+    assert note.read_text(encoding="utf-8").splitlines() == ["kvm-1 0", "kvm-2 0"]
+    assert data_centre.hypervisors["kvm-1"].running() == {"solo-1", "solo-2"}
+    assert data_centre.vms_on("kvm-1") == {"solo-1", "solo-2"}
+    assert all(len(guest.boot_ids()) == 1 for guest in data_centre.guests.values())

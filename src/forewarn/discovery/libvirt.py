@@ -145,7 +145,8 @@ def _choose(answered: Sequence[HostAnswer]) -> Iterator[tuple[str, FoundDomain]]
     """
     chosen: dict[str, tuple[str, FoundDomain]] = {}
     for hypervisor in answered:
-        for domain in hypervisor.domains:
+        # libvirt lists them in another order each time it is started.
+        for domain in sorted(hypervisor.domains, key=lambda each: name_key(each.name)):
             known = chosen.get(domain.uuid)
             if known is None or domain.rank > known[1].rank:
                 chosen[domain.uuid] = hypervisor.host, domain
