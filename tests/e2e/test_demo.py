@@ -236,7 +236,7 @@ def test_terminal_tells_the_story_and_what_to_try_next(
 
     assert terminal.leave() == 0
     assert shell.returncode == 0
-    assert "live-migration has begun" in typed
+    assert "of live-migration" in typed
     assert "kvm-2 waits for batch_1 until" in terminal.seen
     # The rest of a long sentence stands below its beginning, not below the time.
     assert any(re.match(r" {10}\w", line) for line in terminal.lines)
@@ -384,7 +384,7 @@ def test_folder_of_another_clock_is_refused(
 
     assert process.returncode == 1
     assert said.startswith("forewarn: ")
-    assert "was made under the virtual clock" in said
+    assert "uses the virtual clock" in said
 
 
 def test_somebody_elses_fleet_file_is_not_overwritten(start_demo: Demo, tmp_path: Path) -> None:

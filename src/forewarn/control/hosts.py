@@ -51,11 +51,11 @@ class HostView(View):
 
 @mirrors(Share)
 class HostShareView(View):
-    """The virtual machines of one update domain of a scope that a host carries."""
+    """The virtual machines on a host that share an update domain of a scope."""
 
 
 class HostDetailView(HostView):
-    """A host with the update domains it carries and the events in flight there."""
+    """A host with its update domains and the events in flight there."""
 
     shares: tuple[HostShareView, ...]
     events: tuple[EventView, ...]
@@ -88,7 +88,7 @@ def change_host(caller: Administering, key: Key, name: str, request: HostPatch) 
 def close(
     caller: Operating, key: Key, name: str, request: CloseRequest | None = None
 ) -> HostDetailView:
-    """Have a host take no more virtual machines; those it carries stay."""
+    """Close a host to new virtual machines; existing ones stay."""
     reason = request.reason if request else ""
     return _change(
         caller, key, name, lambda tx, context: close_host(tx, context, name, reason=reason)
@@ -97,13 +97,13 @@ def close(
 
 @router.post("/{name}/open", name="host open", dependencies=CHANGES)
 def open_again(caller: Operating, key: Key, name: str) -> HostDetailView:
-    """Have a host take virtual machines again."""
+    """Open a closed host to virtual machines again."""
     return _change(caller, key, name, lambda tx, context: open_host(tx, context, name))
 
 
 @router.delete("/{name}", name="host remove", dependencies=CHANGES)
 def remove(caller: Administering, name: str) -> HostDetailView:
-    """Remove a host that carries no virtual machine and that no Maintenance needs."""
+    """Remove a host that has no virtual machines and is not part of a Maintenance."""
 
     def operation(tx: Transaction, context: Context) -> HostDetailView:
         removed = _view(tx, name)
