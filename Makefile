@@ -36,11 +36,13 @@ image: .venv/.dev  ## build the container image and run it; needs root and Debia
 	@sh scripts/build_image.sh $(BASE)
 	@$(PYTEST) tests/image --no-skips
 
-check: .venv/.dev  ## format, lint, types, layers
+check: .venv/.dev  ## format, lint, types, layers, spelling, word list
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@report=$$($(BIN)/lint-imports 2>&1) || { echo "$$report"; exit 1; }
+	@$(BIN)/codespell src docs *.md
+	@$(BIN)/python scripts/check_wording.py
 
 format: .venv/.dev  ## rewrite the code in the house format
 	@$(BIN)/ruff format --quiet .

@@ -76,7 +76,7 @@ def read_settings_file(config: Path | None) -> dict[str, Any]:
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not TOML: {error}.") from error
+        raise SettingsError(f"{path} is not valid TOML: {error}.") from error
 
 
 def has_foreign_settings_file() -> bool:

@@ -42,7 +42,7 @@ def _has_trusted_owner(
     return {link.st_uid, target.st_uid} == named
 
 
-def read_secret(path: Path, *, remedy: str = "remove it, and the server makes a new one") -> str:
+def read_secret(path: Path, *, remedy: str = "remove it, and the server creates a new one") -> str:
     """Return the secret in *path*; refuse a file that is not private, or no secret."""
     with os.fdopen(os.open(path, os.O_RDONLY | _WITHOUT_WAITING), "rb") as file:
         opened = os.fstat(file.fileno())  # what is at *path* may change at any time
@@ -59,8 +59,8 @@ def read_secret(path: Path, *, remedy: str = "remove it, and the server makes a 
     has_length = SHORTEST_SECRET <= len(content) <= _LONGEST_SECRET
     if not (has_length and content.isascii() and content.isprintable()):
         raise UnsafeFileError(
-            f"{path} does not hold a token of {SHORTEST_SECRET} to {_LONGEST_SECRET} ASCII "
-            f"characters, in one line; {remedy}."
+            f"{path} does not contain a token of {SHORTEST_SECRET} to {_LONGEST_SECRET} ASCII "
+            f"characters on one line; {remedy}."
         )
     return content
 

@@ -66,7 +66,7 @@ def _check_listener(text: str) -> str:
 
 def _check_control(text: str) -> str:
     if isinstance(parse_address(text), UnixAddress):
-        raise ValueError("the control API listens on HOST:PORT or [::1]:PORT only")  # noqa: TRY004
+        raise ValueError("the control API can only listen on HOST:PORT or [::1]:PORT")  # noqa: TRY004
     return text
 
 
@@ -78,7 +78,7 @@ def _check_database(url: str) -> str:
     if not url.startswith(SQLITE) or len(url) == len(SQLITE):
         # Not repeated: there may be a password in it.
         raise ValueError(
-            "it is not a database URL; write PATH, sqlite:///PATH or postgresql://HOST/DB"
+            "not a valid database URL; use PATH, sqlite:///PATH or postgresql://HOST/DB"
         )
     return url
 
@@ -89,7 +89,7 @@ def _check_duration(text: str) -> str:
     except DurationError as error:
         raise ValueError(str(error)) from None
     if duration > _LONGEST_DURATION:
-        raise ValueError(f"{text!r} is more than {_LONGEST_DURATION.days} days")
+        raise ValueError(f"{text!r} is too long; the maximum is {_LONGEST_DURATION.days} days")
     return text
 
 
@@ -200,11 +200,11 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.clock is ClockKind.VIRTUAL and self.speed != 1:
-            raise ValueError("The setting speed cannot be used with clock virtual.")
+            raise ValueError("The setting speed cannot be used with the virtual clock.")
         if self.clock is ClockKind.VIRTUAL and self.is_shared:
-            raise ValueError("The clock virtual needs a database in a file, not PostgreSQL.")
+            raise ValueError("The virtual clock needs a SQLite database, not PostgreSQL.")
         if self.journal and self.is_shared:
-            raise ValueError("The setting journal needs a database in a file, not PostgreSQL.")
+            raise ValueError("The setting journal needs a SQLite database, not PostgreSQL.")
         if self.executor_file is not None and os.name == "nt":
             raise ValueError("The setting executor_file cannot be used on Windows.")
         if self.discovery_file is not None and os.name == "nt":
@@ -216,7 +216,7 @@ class Settings(BaseSettings):
         if self.fronts and sys.platform != "linux":
             raise ValueError("The setting fronts needs Linux.")
         if self.fronts and self.clock is ClockKind.VIRTUAL:
-            raise ValueError("The setting fronts cannot be used with clock virtual.")
+            raise ValueError("The setting fronts cannot be used with the virtual clock.")
         if self.fronts and self.journal:
             raise ValueError("The setting fronts cannot be used with journal.")
         return self
@@ -229,7 +229,9 @@ class Settings(BaseSettings):
             # Guests choose the path that a proxy passes on.
             raise ValueError("The setting trust_path cannot be used with trusted_proxies.")
         if (self.control_certificate is None) != (self.control_key is None):
-            raise ValueError("The settings control_certificate and control_key need each other.")
+            raise ValueError(
+                "The settings control_certificate and control_key must be set together."
+            )
         return self
 
     @classmethod
@@ -277,7 +279,7 @@ def _sources(
     file = read_settings_file(config)
     for key in file:
         if key not in Settings.model_fields:
-            problem = f"{config or CONFIG_FILE}: there is no setting called {key!r}."
+            problem = f"{config or CONFIG_FILE}: unknown setting {key!r}."
             raise SettingsError(problem, key)
     return {
         SettingOrigin.FILE: file,
@@ -291,4 +293,4 @@ def _settings_error(error: Mapping[str, Any]) -> SettingsError:
     if not error["loc"]:
         return SettingsError(f"{problem}.")
     setting = str(error["loc"][0])
-    return SettingsError(f"The setting {setting} is wrong: {problem}.", setting)
+    return SettingsError(f"Invalid setting {setting}: {problem}.", setting)

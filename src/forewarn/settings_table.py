@@ -17,7 +17,7 @@ from forewarn.wording.database_urls import has_password
 
 
 class ClockKind(StrEnum):
-    """How maintenance time passes."""
+    """Clock for maintenance time."""
 
     REAL = "real"
     VIRTUAL = "virtual"
@@ -87,67 +87,62 @@ def _choice(summary: str, default: StrEnum) -> Setting:
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "database": Setting(
-        "The database: PATH, sqlite:///PATH or postgresql://HOST/DB.",
+        "Database: PATH, sqlite:///PATH or postgresql://HOST/DB.",
         "sqlite:///forewarn.db",
         "URL",
         is_url=True,
     ),
     "metadata": Setting(
-        "Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
+        "Address that VMs poll: HOST:PORT, [::1]:PORT or unix:PATH.",
         ("127.0.0.1:8169",),
         "HOST:PORT",
     ),
-    "metadata_socket_mode": Setting(
-        "The mode of unix sockets that virtual machines poll.", "0660", "MODE"
+    "metadata_socket_mode": Setting("File mode of Unix sockets that VMs poll.", "0660", "MODE"),
+    "fronts": Setting("Number of processes that serve polls; 0: the server itself.", 0, "N", int),
+    "control": Setting(
+        "Address of the control API and console: HOST:PORT.", CONTROL_ADDRESS, "HOST:PORT"
     ),
-    "fronts": Setting("Processes that answer virtual machines; 0: the server itself.", 0, "N", int),
-    "control": Setting("Where operators connect: HOST:PORT.", CONTROL_ADDRESS, "HOST:PORT"),
-    "control_host": Setting("Names of the control API in URLs, besides its address.", (), "NAME"),
-    "control_certificate": _path("The TLS certificate of the control API: a PEM file."),
-    "control_key": _path("The key of the control certificate: a PEM file."),
-    "insecure_control": _switch("Let operators connect from elsewhere without TLS."),
-    "fleet": _path("A fleet file to apply at each start."),
-    "clock": _choice("How maintenance time passes.", ClockKind.REAL),
-    "speed": Setting(
-        "Divide notice, soak, simulated impact, postponement; not --not-before.", 1, "N", float
-    ),
+    "control_host": Setting("Additional host name of the control API.", (), "NAME"),
+    "control_certificate": _path("TLS certificate of the control API (PEM file)."),
+    "control_key": _path("Private key of the control API's certificate (PEM file)."),
+    "insecure_control": _switch("Allow remote operators to connect without TLS."),
+    "fleet": _path("Fleet file to apply at each start."),
+    "clock": _choice("Clock for maintenance time.", ClockKind.REAL),
+    "speed": Setting("Divide notice, soak, simulated impact and postponement by N.", 1, "N", float),
     "executor": _choice("Carry out impacts, or only simulate them.", ExecutorKind.MANUAL),
-    "executor_file": _path("What carries out impacts, by host and event type."),
-    "discovery_file": _path("Sources that say which virtual machines there are."),
-    "paused": _switch("Serve, but begin nothing until forewarn resume."),
+    "executor_file": _path("File with executors for hosts and event types."),
+    "discovery_file": _path("File with the sources that discover virtual machines."),
+    "paused": _switch("Serve polls, but start nothing until forewarn resume."),
     "notice": _choice(
-        "Whether to announce user operations that no client polls for.", NoticeMode.ALWAYS
+        "Announce user operations always, or only to scopes that poll.", NoticeMode.ALWAYS
     ),
-    "default_vm": Setting(
-        "The virtual machine that local callers are unless they name another.", metavar="NAME"
-    ),
-    "trust_path": _switch("Trust the path prefix /vm/NAME to say who calls."),
+    "default_vm": Setting("VM assumed for local requests that name none.", metavar="NAME"),
+    "trust_path": _switch("Identify VMs by the path prefix /vm/NAME."),
     "state_dir": _path(
-        "Where the admin token and what executors remember are kept; "
-        "beside the database file unless given.",
+        "Directory for admin token and executor records (default: the database's).",
         "DIR",
     ),
-    "preview_wire": _choice(
-        "Which account of api-version 2017-03-01 to serve.", PreviewWire.DOCUMENTED
-    ),
+    "preview_wire": _choice("Variant of api-version 2017-03-01 to serve.", PreviewWire.DOCUMENTED),
     "user_initiated_limit": Setting(
-        "How many user operations may be in flight.", USER_INITIATED_LIMIT, "N", int
+        "Maximum number of user operations in flight.", USER_INITIATED_LIMIT, "N", int
     ),
     "document_retention": Setting(
-        "How long served documents and executors' records are kept.",
+        "How long to keep served documents and executor records.",
         f"{DOCUMENT_RETENTION.days}d",
         "DURATION",
     ),
-    "proxy_secret": Setting("The secret of the trusted proxies.", is_secret=True),
+    "proxy_secret": Setting("Secret shared with the trusted proxies.", is_secret=True),
     "trusted_proxies": Setting(
-        "Proxies whose signed headers are trusted: addresses or networks.", (), "ADDRESS"
+        "Address or network of proxies whose signed headers are trusted.", (), "ADDRESS"
     ),
-    "notifications": _path("A file of notification targets."),
-    "overdue_after": Setting("How much longer than announced an event may take.", "1h", "DURATION"),
-    "gates": _path("A file of gates to ask before each step."),
-    "migrate": _switch("Bring the database up to date at start.", default=True),
-    "journal": _switch("Keep what virtual machines ask and are answered, for tests."),
-    "log_format": _choice("How log lines are written.", LogFormat.CONSOLE),
-    "log_level": _choice("The lowest level of log lines to write.", LogLevel.INFO),
+    "notifications": _path("File with notification targets."),
+    "overdue_after": Setting(
+        "Time past its announced duration that makes an event overdue.", "1h", "DURATION"
+    ),
+    "gates": _path("File with gates to ask before each step."),
+    "migrate": _switch("Upgrade the database schema at start.", default=True),
+    "journal": _switch("Record requests from VMs and their responses, for tests."),
+    "log_format": _choice("Format of log lines.", LogFormat.CONSOLE),
+    "log_level": _choice("Minimum level of log lines.", LogLevel.INFO),
 }
 """By name, in the order of the help."""

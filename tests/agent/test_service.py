@@ -149,7 +149,7 @@ def test_check_points_out_a_state_dir_that_the_agent_refuses(
     (tmp_path / "state").symlink_to(tmp_path / "nowhere")
 
     assert run("check", tmp_path, metadata, f'state_dir = "{tmp_path}/state"') == 1
-    assert "name another folder with state_dir" in capfd.readouterr().out
+    assert "set state_dir to another folder" in capfd.readouterr().out
 
 
 def test_check_points_out_what_is_never_run_and_what_fails_although_the_server_is_away(
@@ -165,9 +165,9 @@ def test_check_points_out_what_is_never_run_and_what_fails_although_the_server_i
 
     told = capfd.readouterr()
     assert status == 6
-    assert "schedule.d is not in the folder of a phase" in told.out
-    assert "started.d cannot be executed" in told.out
-    assert "state.json is not as an agent writes it" in told.out
+    assert "schedule.d never runs, because it is not in the folder of a phase" in told.out
+    assert "started.d is not executable" in told.out
+    assert "state.json is not a valid state file" in told.out
     assert "moved" not in told.err
     assert (tmp_path / "state.json").read_bytes() == b"{"
 

@@ -93,15 +93,15 @@ def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "key", "hint"),
     [
-        ("= 1", "", "it is not TOML"),
+        ("= 1", "", "not valid TOML"),
         ('aproval = "never"', "aproval", "known keys: endpoint, name, approval"),
         ('approval = "always"', "approval", "not one of never, when-ready, leader"),
         ("approval = 3", "approval", "one of never, when-ready, leader"),
         ('name = ""', "name", "a string"),
-        ('endpoint = "https://host"', "endpoint", "metadata servers speak plain http"),
+        ('endpoint = "https://host"', "endpoint", "metadata servers use plain http"),
         ('state_dir = "state"', "state_dir", "an absolute path"),
         ('state_dir = "/a\\u0000b"', "state_dir", "a NUL character"),
-        ('hooks_dir = "/nowhere/hooks.d"', "hooks_dir", "there is no such folder"),
+        ('hooks_dir = "/nowhere/hooks.d"', "hooks_dir", "folder not found"),
         ('[hooks]\nstarted = ["a", "b\\u0000"]', "hooks.started", "a NUL character"),
         ('[hooks]\nstarted = "b\\u0000"', "hooks.started", "a NUL character"),
         ("name = " + "[" * 100_000, "", "too deep"),
@@ -117,7 +117,7 @@ def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
         ("[hooks]\nstarted = [1]", "hooks.started", "a string, or a list"),
         ('[rule]\nthen = "ignore"', "rule", "[[rule]]"),
         ("rule = [1]", "rule.1", "a table with the keys type"),
-        ('[[rule]]\nthen = "handle"\n[[rule]]\ntype = "Freeze"', "rule.2.then", "is missing"),
+        ('[[rule]]\nthen = "handle"\n[[rule]]\ntype = "Freeze"', "rule.2.then", "required key"),
         (
             '[[rule]]\ntype = "Freze"\nthen = "ignore"',
             "rule.1.type",
@@ -137,14 +137,16 @@ def test_what_cannot_be_used_is_named_with_file_key_and_what_to_do(
 
 
 def test_file_that_was_named_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(AgentSettingsError, match="no such file; name another one with --config"):
+    with pytest.raises(
+        AgentSettingsError, match="file not found; use --config to name another one"
+    ):
         read_settings(tmp_path / "agent.toml", NOWHERE)
 
 
 def test_file_that_is_no_text_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_bytes(b"\xff\xfe")
 
-    with pytest.raises(AgentSettingsError, match="it cannot be read"):
+    with pytest.raises(AgentSettingsError, match="cannot read the file"):
         read_settings(tmp_path / "agent.toml", NOWHERE)
 
 

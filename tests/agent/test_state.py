@@ -123,7 +123,7 @@ def test_folder_that_could_not_be_made_is_told_beforehand(tmp_path: Path, name: 
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
 
-    with pytest.raises(StateError, match="name another folder with state_dir"):
+    with pytest.raises(StateError, match="set state_dir to another folder"):
         check_folder(tmp_path / name)
 
 
@@ -173,7 +173,7 @@ def test_state_of_a_newer_agent_is_said_to_be_one(
 
     StateFile(tmp_path).load()
 
-    assert "version 2, and this agent reads version 1" in caplog.text
+    assert "version is 2, but this agent needs version 1" in caplog.text
     assert "Traceback" not in caplog.text
 
 

@@ -163,7 +163,7 @@ def test_replica_that_does_not_lead_does_nothing_that_a_leader_does(
 
     assert replica.candidate.shut_gates == 0
     assert not replica.candidate.count_maintenances()
-    with pytest.raises(NotLeadingError, match="does not lead"):
+    with pytest.raises(NotLeadingError, match="is not the leader"):
         _ = replica.candidate.scheduler
 
 

@@ -55,14 +55,14 @@ def test_file_with_something_else_is_refused(tmp_path: Path, content: bytes) -> 
     with pytest.raises(StartError, match="remove it to serve as a new replica") as refusal:
         find_node(tmp_path)
 
-    assert str(refusal.value).startswith(f"{path} does not hold the id of a node;")
+    assert str(refusal.value).startswith(f"{path} does not contain a valid node id;")
     assert path.read_bytes() == content
 
 
 def test_state_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
 
-    with pytest.raises(StartError, match=r"node\.id cannot be kept: "):
+    with pytest.raises(StartError, match=r"Cannot store the node id in .*node\.id: "):
         find_node(tmp_path / "state")
 
 

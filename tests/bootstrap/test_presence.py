@@ -78,8 +78,8 @@ def test_other_preview_wire_than_that_of_a_running_replica_is_refused(postgres_u
         running_at = running.replicas.itself
 
     assert str(refused.value) == (
-        f"The replica {running_at.name} at {running_at.address} serves this database with "
-        "preview_wire documented, not observed. "
+        f"Replica {running_at.name} at {running_at.address} uses this database with preview_wire "
+        "documented, not observed. "
         "Use the same value on all replicas, or stop the others first."
     )
 

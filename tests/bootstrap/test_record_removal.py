@@ -156,7 +156,7 @@ def test_impact_is_not_begun_again_on_a_database_from_before_the_removal(tmp_pat
         lost = archive.for_scripts().without(KEY, "check it")
 
     assert lost.status is ImpactStatus.UNKNOWN
-    assert "it may have been begun; check it" in lost.reason
+    assert "the impact may have begun; check it" in lost.reason
 
 
 def test_copy_of_the_database_from_the_same_start_is_found_out(

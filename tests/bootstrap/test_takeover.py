@@ -43,9 +43,9 @@ from forewarn.storage.postgres_session import PostgresAddress
 FLEET = '[[virtual_machine]]\nname = "web-0"\nhost = "kvm-0"\n'
 WEB_0 = VmName("web-0")
 UNKNOWN = (
-    "The state of the impact on web-0 is unknown: replica db-1 may have begun it; let db-1 lead "
-    "again, or check the virtual machine, then complete the event. It is never begun twice, "
-    "so it waits."
+    "The state of the impact on web-0 is unknown: replica db-1 may have begun the impact; make "
+    "db-1 the leader again, or check the virtual machine, then complete the event. An impact is "
+    "never begun twice, so the server waits."
 )
 OPERATION = HostOperation(
     operation_id=OperationId("9F6D1B52-6E70-4E36-8C5A-6B4C8C4E7D10"),
@@ -350,7 +350,8 @@ def test_work_on_a_host_that_another_node_reserved_is_unknown(lab: Lab) -> None:
 
     assert said.status is ImpactStatus.UNKNOWN
     assert said.reason == (
-        "replica db-1 may have begun it; let db-1 lead again, or check the host, then skip it"
+        "replica db-1 may have begun the impact; make db-1 the leader again, or check the host, "
+        "then skip it"
     )
     assert worker.begin(WORK, epoch=two.campaign()) == said
     own = one.workforce.host_worker
@@ -376,8 +377,11 @@ def test_work_that_a_webhook_does_is_told_again_by_another_node(lab: Lab) -> Non
 @pytest.mark.parametrize(
     ("node", "sentence"),
     [
-        (f"db-1:{1:032x}", "another replica on db-1 may have begun it; let it lead again, or "),
-        ("", "a server with another state directory may have begun it; "),
+        (
+            f"db-1:{1:032x}",
+            "another replica on db-1 may have begun the impact; make it the leader again, or ",
+        ),
+        ("", "a server with another state directory may have begun the impact; "),
     ],
 )
 def test_other_state_directories_are_told_apart(lab: Lab, node: str, sentence: str) -> None:
@@ -401,7 +405,7 @@ def test_lost_records_of_one_node_are_no_doubt_on_another(lab: Lab) -> None:
         node.workforce.executor.inquire(event.event_id, WEB_0) for node in (lab.node("db-1"), two)
     ]
 
-    assert "the records of the executor were lost" in said[0].reason
+    assert "the executor's records were lost" in said[0].reason
     assert said[1] == NOT_BEGUN
 
 
@@ -421,7 +425,7 @@ def test_records_that_others_go_on_with_are_in_doubt_from_then_on(lab: Lab, harm
     one.lead().settle()
 
     (said,) = one.explain(event)
-    assert "the records of the executor were lost, or another server uses a copy of them" in said
+    assert "the executor's records were lost, or another server uses a copy of them" in said
     assert lab.deeds() == []
 
 

@@ -55,7 +55,7 @@ def test_cancel_and_postpone(emulator: Emulator, windows: Windows) -> None:
     dialog = ask(page, "Postpone")
     dialog.get_by_label("New NotBefore").fill("9h")
     dialog.get_by_role("button", name="Postpone").click()
-    expect(dialog.locator(".refusal")).to_contain_text("is the latest its scope allows")
+    expect(dialog.locator(".refusal")).to_contain_text("the latest time that its scope allows")
     window.errors.clear()  # the browser tells of the 409
     dialog.get_by_label("New NotBefore").fill("1h")
     dialog.get_by_role("button", name="Postpone").click()
@@ -162,5 +162,5 @@ def test_unknown_event_is_not_found(emulator: Emulator, windows: Windows) -> Non
     window.page.goto("/events/0A1B")
 
     expect(window.page.locator("#main h1")).to_have_text("Not found")
-    expect(window.page.locator("#main")).to_contain_text("There is no event 0A1B.")
+    expect(window.page.locator("#main")).to_contain_text("Unknown event 0A1B.")
     window.errors.clear()  # the browser tells of the 404

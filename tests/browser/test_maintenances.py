@@ -97,10 +97,10 @@ def test_mistakes_are_shown_as_they_are_typed(fleet: Emulator, windows: Windows)
     expect(steps(page)).to_have_count(3)
 
     page.get_by_label("Scopes", exact=True).fill("nowhere")
-    expect(plan_of(page)).to_contain_text("called 'nowhere'")
+    expect(plan_of(page)).to_contain_text("machine 'nowhere'")
     page.get_by_label("Scopes", exact=True).fill("web")
     page.get_by_label("Soak time").fill("later")
-    expect(plan_of(page)).to_contain_text("Soak time: 'later' is not a valid duration")
+    expect(plan_of(page)).to_contain_text("Soak time: Invalid duration 'later'")
     page.get_by_label("Soak time").fill("")
     page.get_by_label("Minimum available").fill("90")
     expect(plan_of(page)).to_contain_text("This maintenance cannot be started.")
@@ -128,7 +128,7 @@ def test_plan_that_changed_unseen_is_shown_again(fleet: Emulator, windows: Windo
     expect(page.get_by_label("Blackouts")).to_be_visible()
     expect(plan_of(page)).not_to_contain_text("web-6")
     confirm(page, "Start …", "Start Reboot")
-    expect(plan_of(page)).to_contain_text("The plan has changed since it was shown.")
+    expect(plan_of(page)).to_contain_text("The plan changed after you reviewed it.")
     expect(plan_of(page)).to_contain_text("web-6")
     expect(page.get_by_role("dialog")).to_have_count(0)
     confirm(page, "Start …", "Start Reboot")
@@ -154,7 +154,9 @@ def test_failure_is_retried_and_skipped(fleet: Emulator, windows: Windows) -> No
     page = window.page
 
     expect_status(page, "Held")
-    expect(page.locator(".standstill")).to_contain_text("It does not continue until somebody acts.")
+    expect(page.locator(".standstill")).to_contain_text(
+        "The maintenance does not continue until an operator acts."
+    )
     expect(page.locator(".standstill")).to_contain_text("kvm-1 failed")
     window.shoot("maintenance-held")
     window.assert_accessible()

@@ -2,7 +2,7 @@
 
     # words about what follows
     $ forewarn vm show nobody
-    ! forewarn: There is no virtual machine called 'nobody'.
+    ! forewarn: Unknown virtual machine 'nobody'.
     !   try: forewarn vm list
     [3]
 

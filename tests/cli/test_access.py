@@ -34,7 +34,7 @@ def test_new_token_is_shown_with_its_secret_once(run: Run) -> None:
         scopes:   availability-set/web
         expires:  2026-02-04 08:00:00Z
         """)
-    assert made.stderr == "Keep it: it is not shown again.\n"
+    assert made.stderr == "Store it now; it is not shown again.\n"
     assert first.split()[-1] not in run("token", "list", "-o", "json").stdout
 
 
@@ -75,7 +75,7 @@ def test_token_for_a_relay_is_for_a_host(
         may:    serve the virtual machines of one host, fetch its work, and nothing else
         host:   {host}
         """)
-    assert tuple(made.stderr.splitlines()) == ("Keep it: it is not shown again.", *notes)
+    assert tuple(made.stderr.splitlines()) == ("Store it now; it is not shown again.", *notes)
     assert json.loads(run("token", "list", "-o", "json").stdout)["tokens"][0]["host"] == host
 
 
@@ -100,7 +100,7 @@ def test_audit_tells_who_did_what_from_where(run: Run) -> None:
     [
         ("vm remove solo --yes", 4, "This needs the role admin", "token create NAME --role admin"),
         ("token list", 4, "This needs the role admin", "token create NAME --role admin"),
-        ("vm show solo", 3, "no virtual machine called 'solo'", "forewarn vm list"),
+        ("vm show solo", 3, "Unknown virtual machine 'solo'", "forewarn vm list"),
         ("maintenance start --type Freeze --host kvm-0", 4, "also affect db-0", "vm list"),
     ],
 )
@@ -136,15 +136,25 @@ def test_token_that_was_revoked_is_said_to_be(run: Run) -> None:
     [
         ("token revoke nobody", 3, "no active token called 'nobody'", "forewarn token list"),
         ("token create taken --role viewer", 4, "'taken' already", "token revoke taken"),
-        ("token create admin --role viewer", 4, "the server uses itself", "token create --help"),
-        ("token create x --role viewer --scope no", 3, "called 'no'", "forewarn fleet show"),
+        (
+            "token create admin --role viewer",
+            4,
+            "is reserved for the server",
+            "token create --help",
+        ),
+        (
+            "token create x --role viewer --scope no",
+            3,
+            "virtual machine 'no'",
+            "forewarn fleet show",
+        ),
         ("token create x", 2, "Give NAME and --role, or --relay HOST", "token create --help"),
         ("token create --role viewer", 2, "Give NAME and --role", "token create --help"),
         ("token create x --role relay", 2, "or --relay HOST", "token create --help"),
-        ("token create --relay h --role viewer", 2, "takes no --role", "token create --help"),
-        ("token create --relay h --scope web", 2, "takes no --scope", "token create --help"),
+        ("token create --relay h --role viewer", 2, "--role cannot be used", "token create --help"),
+        ("token create --relay h --scope web", 2, "--scope cannot be used", "token create --help"),
         ("token create --relay h/1 x", 4, "for a host", ""),
-        ("audit --since yesterday", 2, "is not a valid time; write 20m", ""),
+        ("audit --since yesterday", 2, "is not a valid time; use 20m", ""),
     ],
 )
 def test_token_that_cannot_be_is_refused_with_a_hint(

@@ -63,10 +63,10 @@ def test_server_outgrows_its_machine_and_comes_back(url: str) -> None:
     there = run("copy", "forewarn.db", url)
     back = run("copy", url, "sqlite:///back.db")
 
-    assert f"forewarn.db is moved to {url}" in there.stdout
+    assert f"Moved forewarn.db to {url}" in there.stdout
     assert "1  virtual_machines" in there.stdout
     assert f"Start the server with --database {url}" in there.stderr
-    assert f"{url} is moved to back.db" in back.stdout
+    assert f"Moved {url} to back.db" in back.stdout
     with closing(open_sqlite(Path("back.db"))) as store:
         assert store.read(lambda reading: reading.setting("test")) == "here"
         assert not store.read(lambda reading: reading.setting("backup_taken_at"))
@@ -85,10 +85,10 @@ def test_copy_of_a_database_in_use_says_that_it_is_a_backup(folder: Path, url: s
     ("arguments", "sentence"),
     [
         (("nowhere.db", "URL"), "nowhere.db cannot be used"),
-        (("mysql://u:secret@db/x", "URL"), "SOURCE does not name a database"),
+        (("mysql://u:secret@db/x", "URL"), "SOURCE is not a valid database name"),
         (("forewarn.db", "nowhere/new.db"), "its directory does not exist"),
         (("forewarn.db", "forewarn.db"), "forewarn.db is the source"),
-        (("URL", "new.db"), "does not have the schema of this release"),
+        (("URL", "new.db"), "has an outdated schema"),
         (("postgresql://u:secret@127.0.0.1:1/x", "new.db"), "cannot be reached"),
     ],
 )
@@ -119,7 +119,7 @@ def test_backup_of_a_server_database_is_a_private_file_that_can_be_put_back(
     run("restore", "backup.db", "--database", "new.db")
 
     assert Path("backup.db").stat().st_mode & 0o777 == 0o600
-    assert "is not empty; create another database for it" in refused.stderr
+    assert "is not empty; create a new database" in refused.stderr
     assert files == {"backup.db"}
     assert (setting(other, "test"), setting(url, "backup_taken_at")) == ("here", None)
     assert setting(other, "backup_taken_at")
@@ -136,9 +136,9 @@ def test_check_says_what_the_server_is(url: str) -> None:
     away = run("check", "--database", "postgresql://127.0.0.1:1/x", code=1)
 
     assert "encoding UTF8" in empty.stdout
-    assert "It is empty; serve creates what it needs." in empty.stdout
-    assert "Its user can write." in well.stdout
-    assert "It has the schema of this version." in well.stdout
+    assert "The database is empty; forewarn serve creates its tables." in empty.stdout
+    assert "The database user can write." in well.stdout
+    assert "The schema is that of this version." in well.stdout
     assert "try: forewarn db upgrade" in old.stdout
     assert "cannot be reached" in away.stdout
 
@@ -189,7 +189,7 @@ def test_database_restored_with_postgresqls_own_tools_is_marked(
         ahead = document.document_incarnation + AHEAD
         assert after[scope_id].document_incarnation > ahead
     assert "is in use; stop every replica first" in refused.stderr
-    assert "is marked as restored" in marked.stdout
+    assert "as restored" in marked.stdout
     assert "Waiting up to 10 s" in marked.stderr
     assert setting(other, "test") == "here"
     assert setting(url, "backup_taken_at") is None

@@ -39,7 +39,7 @@ from forewarn.storage.sqlite import open_sqlite
 FOREWARN = Path(sys.executable).with_name("forewarn")
 TIMEOUT = 30
 UNSHARE = "/usr/bin/unshare"
-ANYBODY = "Trusted: /vm/NAME in the path, which lets any caller be any virtual machine."
+ANYBODY = "VMs are identified by /vm/NAME in the path, so any caller can be any VM."
 Found = Mapping[str, tuple[str, str, str]]
 
 
@@ -94,9 +94,9 @@ def test_running_server_is_well(database: Path, settings: Settings) -> None:
 
     assert {verdict for verdict, _, _ in found.values()} == {"ok"}, found
     assert code == 0
-    assert found["token"][1] == "It is valid, with the role admin."
-    assert found["scheduler lease"][1].startswith("The server holds it, epoch 1, for ")
-    assert found["database"][1].startswith(f"{database} is sound")
+    assert found["token"][1] == "The token is valid; its role is admin."
+    assert found["scheduler lease"][1].startswith("The server holds the lease, epoch 1, for ")
+    assert found["database"][1].startswith(f"{database} is intact")
 
 
 def test_every_check_is_documented(settings: Settings) -> None:
@@ -117,8 +117,8 @@ def test_it_prints_a_line_each_and_what_to_do() -> None:
     result = CliRunner().invoke(app, ["doctor"])
 
     lines = result.stdout.splitlines()
-    assert lines[0] == "ok    configuration     There is no forewarn.toml; defaults apply."
-    assert lines[-2].startswith("fail  control endpoint  There is no server at http://127.0.0.1:")
+    assert lines[0] == "ok    configuration     forewarn.toml does not exist; defaults apply."
+    assert lines[-2].startswith("fail  control endpoint  Cannot connect to http://127.0.0.1:")
     assert lines[-1].strip() == "try: forewarn serve, or --server URL"
     assert result.exit_code == 1
 
@@ -130,7 +130,7 @@ def test_configuration_that_cannot_be_read_fails(folder: Path) -> None:
 
     verdict, sentence, hint = found["configuration"]
     assert (verdict, hint) == ("fail", "try: forewarn serve --help")
-    assert sentence.startswith("bad.toml is not TOML")
+    assert sentence.startswith("bad.toml is not valid TOML")
     assert "state directory" not in found
 
 
@@ -154,10 +154,10 @@ def test_file_with_a_secret_that_others_can_read_is_worth_a_warning(
     assert said == [
         (
             "warn",
-            f"Others on this machine can read forewarn.toml, which has secrets: {name}.",
+            f"Other users on this machine can read forewarn.toml, which contains secrets: {name}.",
             "try: chmod 600 forewarn.toml",
         ),
-        ("ok", "forewarn.toml can be read.", ""),
+        ("ok", "forewarn.toml is readable.", ""),
     ]
 
 
@@ -193,7 +193,7 @@ def test_database_that_others_can_read_is_doubtful(database: Path) -> None:
     verdict, sentence, hint = examine()[1]["database"]
 
     assert verdict == "warn"
-    assert "others on this machine can read it" in sentence
+    assert "other users on this machine can read it" in sentence
     assert "chmod 600" in hint
 
 
@@ -205,7 +205,7 @@ def test_token_that_others_can_read_fails(folder: Path) -> None:
 
     assert found["admin token"] == (
         "fail",
-        "Others on this machine can read admin.token, which lets them do everything.",
+        "Other users on this machine can read admin.token, which grants full access.",
         "try: chmod 600 admin.token",
     )
 
@@ -213,11 +213,14 @@ def test_token_that_others_can_read_fails(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "verdict", "sentence"),
     [
-        ({}, FindingVerdict.OK, "Trusted: source addresses."),
+        ({}, FindingVerdict.OK, "VMs are identified by source IP."),
         (
             {"trusted_proxies": ["10.0.0.1"], "proxy_secret": "x", "default_vm": "a"},
             FindingVerdict.OK,
-            "Trusted: source addresses; headers signed by 10.0.0.1; other local callers, as a.",
+            (
+                "VMs are identified by source IP; headers signed by 10.0.0.1; other local callers "
+                "are a."
+            ),
         ),
         (
             {"trust_path": True, "metadata": ["127.0.0.1:1", "unix:x", "localhost:1"]},
@@ -243,7 +246,7 @@ def test_it_says_what_is_trusted(
 
 
 @pytest.mark.parametrize(
-    ("trust_path", "sentence"), [(True, ANYBODY), (False, "Trusted: source addresses.")]
+    ("trust_path", "sentence"), [(True, ANYBODY), (False, "VMs are identified by source IP.")]
 )
 def test_running_server_says_whether_it_trusts_paths(*, trust_path: bool, sentence: str) -> None:
     port = free_port()
@@ -264,7 +267,7 @@ def test_network_disk_fails(folder: Path) -> None:
     (found,) = (each for each in findings if each.check == "local disk")
 
     assert found.verdict is FindingVerdict.FAIL
-    assert found.sentence == f"{folder} is on nfs4; SQLite needs a disk of this machine."
+    assert found.sentence == f"{folder} is on nfs4; SQLite needs a local disk."
 
 
 @pytest.mark.parametrize(("size", "verdict"), [("1m", "fail"), ("100m", "warn")])
@@ -326,9 +329,13 @@ def test_whether_the_database_can_be_served_is_told(
 @pytest.mark.parametrize(
     ("change", "verdict", "said"),
     [
-        (say_version("9999", "9999"), "fail", "has schema 9999, which this version does not know"),
-        (say_version("9999", "0018"), "ok", "has schema 9999, which this version can use"),
-        (say_version("0001", "0001"), "warn", "has schema 0001; this version has"),
+        (
+            say_version("9999", "9999"),
+            "fail",
+            "The schema is 9999, which this version does not know",
+        ),
+        (say_version("9999", "0018"), "ok", "The schema is 9999, which this version can use"),
+        (say_version("0001", "0001"), "warn", "The schema is 0001; this version needs"),
     ],
 )
 def test_check_of_a_database_says_whether_this_version_can_use_it(
@@ -354,7 +361,7 @@ def test_port_of_another_program_fails(name: str) -> None:
 
     assert found[f"{name} port"] == (
         "fail",
-        f"Another program has 127.0.0.1:{port}.",
+        f"Another program listens on 127.0.0.1:{port}.",
         f"try: ss -ltnp 'sport = :{port}'",
     )
 
@@ -371,7 +378,7 @@ def test_metadata_address_on_no_interface_fails() -> None:
 
     assert found["metadata address"] == (
         "fail",
-        "203.0.113.7 is on no interface of this machine.",
+        "No interface of this machine has the address 203.0.113.7.",
         "try: ip address add 203.0.113.7 dev INTERFACE",
     )
     assert found["metadata port"][0] == "fail"
@@ -412,7 +419,7 @@ def test_unknown_token_fails(settings: Settings) -> None:
         _, found = examine("--remote", FOREWARN_SERVER=address, FOREWARN_TOKEN="wrong")  # noqa: S106
 
     assert found["token"][0] == "fail"
-    assert "The token is not known here." in found["token"][1]
+    assert "Unknown token." in found["token"][1]
 
 
 def test_role_is_told(settings: Settings) -> None:
@@ -422,7 +429,7 @@ def test_role_is_told(settings: Settings) -> None:
         secret = json.loads(made.stdout)["secret"]
         _, found = examine("--remote", FOREWARN_SERVER=address, FOREWARN_TOKEN=secret)
 
-    assert found["token"][:2] == ("ok", "It is valid, with the role viewer.")
+    assert found["token"][:2] == ("ok", "The token is valid; its role is viewer.")
 
 
 @contextmanager
@@ -472,7 +479,7 @@ def test_without_a_token_it_is_unknown_whether_another_replica_leads(
         found, sentence, _ = examine_lease(address)
 
     assert found == verdict
-    assert ("unknown without a valid token" in sentence) == (verdict == "warn")
+    assert ("only a valid token can tell" in sentence) == (verdict == "warn")
 
 
 def test_lease_that_was_lost_is_held_again_soon(settings: Settings) -> None:
@@ -481,7 +488,7 @@ def test_lease_that_was_lost_is_held_again_soon(settings: Settings) -> None:
             connection.execute("UPDATE leases SET epoch = epoch + 1")
         connection.close()
         deadline = time.monotonic() + TIMEOUT
-        held = "The server holds it, epoch 3"
+        held = "The server holds the lease, epoch 3"
         while not (found := examine_lease(address))[1].startswith(held):
             assert time.monotonic() < deadline
             assert found[0] == "fail", found
@@ -509,7 +516,7 @@ def test_messages_that_were_given_up_are_told(settings: Settings) -> None:
 
     assert found["outbox"] == (
         "warn",
-        "Messages given up: 1.",
+        "Failed messages: 1.",
         "try: forewarn notification list --failed",
     )
 

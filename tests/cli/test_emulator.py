@@ -40,8 +40,8 @@ def test_machine_of_the_program_is_one_of_the_fleet(run: Run, tmp_path: Path) ->
     none = run("emulator", "--fleet", str(empty), "--", "true")
 
     assert (wrong.exit_code, none.exit_code) == (2, 2)
-    assert f"--vm: {fleet} has no virtual machine 'nope'." in wrong.stderr
-    assert f"--fleet: {empty} has no virtual machine." in none.stderr
+    assert f"--vm: {fleet} does not define the virtual machine 'nope'." in wrong.stderr
+    assert f"--fleet: {empty} defines no virtual machine." in none.stderr
 
 
 def test_only_a_file_is_replaced_by_a_ready_file(run: Run, tmp_path: Path) -> None:
@@ -110,5 +110,5 @@ def test_server_that_keeps_no_journal_says_so(run: Run) -> None:
 
     assert (result.exit_code, result.stdout) == (4, "")
     assert result.stderr.splitlines()[0] == (
-        "forewarn: This server keeps no journal of requests; serve with --journal."
+        "forewarn: This server does not record requests; start it with --journal."
     )

@@ -65,7 +65,7 @@ def test_virtual_machine_that_is_none_is_three(run: Run, arguments: str) -> None
 
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == (
-        "forewarn: There is no virtual machine called 'nobody'.\n  try: forewarn vm list\n"
+        "forewarn: Unknown virtual machine 'nobody'.\n  try: forewarn vm list\n"
     )
 
 
@@ -74,7 +74,7 @@ def test_virtual_machine_that_is_none_is_three(run: Run, arguments: str) -> None
     [
         ("set solo slow", "A fault of kind slow needs seconds."),
         ("set solo slow --seconds nan", "seconds must be more than 0 and at most 3600, not nan."),
-        ("set solo slow --seconds 1 --type Nap", "A fault of kind slow has no event_type."),
+        ("set solo slow --seconds 1 --type Nap", "A fault of kind slow does not take event_type."),
         ("set solo reset --times 0", "times must be a number from 1 to 1000000, not 0."),
         ("set solo grumpy", "'grumpy' is not one of"),
         ("set solo", "Missing argument 'KIND'"),

@@ -133,9 +133,9 @@ TOLD = (
     "fleet.toml:3: update_domain of web: unknown key.\n"
     "fleet.toml:5: name of virtual_machine 1: it is required.\n"
     "fleet.toml:10: a belongs to availability-set/wbe, which is not declared.\n"
-    "fleet.toml:11: The address '10.0.0.999' of a is not an IP address.\n"
+    "fleet.toml:11: The address '10.0.0.999' of a is not a valid IP address.\n"
     "fleet.toml:14: More than one virtual machine is called 'a'; names are not case-sensitive.\n"
-    "fleet.toml:16: A has update domain 9, but there are only 0 to 4.\n"
+    "fleet.toml:16: A has update domain 9; valid numbers are 0 to 4.\n"
 )
 
 
@@ -204,7 +204,7 @@ def test_pruning_needs_a_yes_where_nobody_can_be_asked(run: Run, tmp_path: Path)
     refused = run(*pruning)
 
     assert refused.exit_code == 2
-    assert "add --yes if you mean it" in refused.stderr
+    assert "to confirm, add --yes" in refused.stderr
     assert run(*pruning, "--yes").exit_code == 0
 
 

@@ -47,7 +47,7 @@ SOURCES = (
         kind="run",
         problem="It did not answer within 30 seconds.",
         since=START,
-        remarks=("db-0: declared by somebody else, and left as is.",),
+        remarks=("db-0: declared elsewhere, so left unchanged.",),
     ),
 )
 

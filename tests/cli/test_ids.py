@@ -72,10 +72,10 @@ def test_beginning_of_several_ids_is_refused_with_their_names(run: Run) -> None:
 
     line, hint = result.stderr.splitlines()
     assert result.exit_code == 2
-    assert line.startswith("forewarn: '0' is the beginning of ")
+    assert line.startswith("forewarn: '0' is ambiguous; it matches ")
     assert first in line
     assert second in line
-    assert hint == "  type more of the id"
+    assert hint == "  type more characters of the id"
     assert json.loads(run("event", "show", first, "-o", "json").stdout)["event_status"] == (
         "Scheduled"
     )
@@ -85,7 +85,7 @@ def test_beginning_of_no_id_is_unknown(run: Run) -> None:
     result = run("event", "show", "dead")
 
     assert result.exit_code == 3
-    assert result.stderr.startswith("forewarn: There is no event DEAD.")
+    assert result.stderr.startswith("forewarn: Unknown event DEAD.")
 
 
 KEYS = {
@@ -134,13 +134,14 @@ def test_every_command_with_an_id_takes_its_beginning(command: tuple[str, ...]) 
 
     assert several.exit_code == 2
     assert several.stderr == (
-        f"forewarn: '602d9444' is the beginning of {ONE}, {TWO}.\n  type more of the id\n"
+        f"forewarn: '602d9444' is ambiguous; it matches {ONE}, {TWO}.\n  type more characters of "
+        "the id\n"
     )
     assert one.exit_code == 3
     assert OTHER in asked.partition("\r\n")[0]
     assert none.exit_code == 3
-    assert none.stderr.startswith("forewarn: None of the newest 1000 ")
-    assert "type the whole id" in none.stderr
+    assert none.stderr.startswith("forewarn: No id of the newest 1000 ")
+    assert "type the full id" in none.stderr
 
 
 @pytest.mark.parametrize("command", tuple(commands_with_ids()), ids=" ".join)

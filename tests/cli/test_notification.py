@@ -36,7 +36,7 @@ def failed(store: Store) -> Notification:
         status=NotificationStatus.FAILED,
         attempts=34,
         ended_at=MORNING,
-        problem="The receiver answers 503.",
+        problem="The receiver answered 503.",
     )
     store.write(lambda tx: tx.put_notification(waiting))
     store.write(lambda tx: tx.put_notification(given_up))
@@ -74,7 +74,7 @@ def test_failed_message_is_tried_again(run: Run, failed: Notification) -> None:
     again = run("notification", "retry", "n2")
     assert again.exit_code == 4
     assert again.stderr == (
-        "forewarn: Notification n2 is waiting; only one that has failed can be tried again.\n"
+        "forewarn: Notification n2 is waiting; only failed notifications can be retried.\n"
         "  try: forewarn notification list --failed\n"
     )
     assert run("notification", "retry", "n3").exit_code == 3
@@ -85,8 +85,7 @@ def test_there_may_be_no_target(run: Run) -> None:
     unknown = run("notification", "test", "ops")
     assert unknown.exit_code == 3
     assert unknown.stderr == (
-        "forewarn: There is no notification target called 'ops'.\n"
-        "  try: forewarn notification targets\n"
+        "forewarn: Unknown notification target 'ops'.\n  try: forewarn notification targets\n"
     )
 
 

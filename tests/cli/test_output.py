@@ -172,8 +172,8 @@ def test_event_is_explained_in_sentences(run: Run) -> None:
     assert shown(run("event", "explain", FIRST)) == table(f"""
         {FIRST} is Scheduled.
         - Not approved yet; one approval is enough (web-0).
-          It starts at 2026-01-05 08:15:00 GMT at the latest.
-          It may be postponed until 2026-01-05 09:15:00 GMT, and no further.
+          The event starts at 2026-01-05 08:15:00 GMT at the latest.
+          The event can be postponed to 2026-01-05 09:15:00 GMT at the latest.
         """)
     explained = json.loads(shown(run("event", "explain", FIRST, "-o", "json")))
     assert [reason["kind"] for reason in explained["reasons"]] == [
@@ -189,7 +189,7 @@ def test_how_an_event_ended_is_explained(run: Run) -> None:
 
     assert shown(run("event", "explain", FIRST)) == table(f"""
         {FIRST} is Canceled.
-          It was canceled at 2026-01-05 08:00:00 GMT: not today.
+          The event was canceled at 2026-01-05 08:00:00 GMT: not today.
         """)
 
 
@@ -261,7 +261,7 @@ def test_dry_run_of_a_fleet_names_what_would_change(run: Run, tmp_path: Path) ->
         "+ new\n~ solo: tags.team shop → none\n- web-0\n- web-1\n- host kvm-0\n- host kvm-1\n"
         "1 added, 1 changed, 2 removed; 1 availability set changed, 2 hosts removed\n"
         "Applying this needs --allow-removals 2.\n"
-        "Nothing was written.\n"
+        "Dry run: nothing was changed.\n"
     )
 
 
@@ -273,11 +273,11 @@ def test_applied_fleet_tells_what_it_skipped(run: Run, tmp_path: Path) -> None:
 
     refused = run("fleet", "apply", "moved.toml")
 
-    assert (refused.exit_code, "moved.toml:2: solo is in" in refused.stderr) == (4, True)
+    assert (refused.exit_code, "moved.toml:2: solo is part of" in refused.stderr) == (4, True)
     assert refused.stderr.endswith("vm solo, or add --skip-busy to leave it unchanged\n")
     lines = shown(run("fleet", "apply", "moved.toml", "--skip-busy")).splitlines()
     assert lines[0] == "+ new"
-    assert lines[1].startswith("! skipped: solo is in 0000")
+    assert lines[1].startswith("! skipped: solo is part of 0000")
     assert lines[2] == "1 added, 0 changed, 0 removed, 1 skipped"
 
 
@@ -292,12 +292,12 @@ def test_applied_fleet_tells_once_which_host_is_closed_to_those_it_skipped(
 
     refused = run("fleet", "apply", "moved.toml")
 
-    assert (refused.exit_code, "moved.toml:2: kvm-1 is closed" in refused.stderr) == (4, True)
+    assert (refused.exit_code, "moved.toml:2: kvm-1 has been closed" in refused.stderr) == (4, True)
     assert refused.stderr.endswith(
         "try: forewarn host open kvm-1, or add --skip-busy to leave it unchanged\n"
     )
     lines = shown(run("fleet", "apply", "moved.toml", "--skip-busy")).splitlines()
-    assert lines[0].startswith("! skipped: kvm-1 is closed to new virtual machines")
+    assert lines[0].startswith("! skipped: kvm-1 has been closed to new virtual machines")
     assert lines[1:] == ["0 added, 0 changed, 0 removed, 2 skipped"]
 
 

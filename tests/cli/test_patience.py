@@ -78,7 +78,7 @@ def test_wait_gives_up_and_the_event_goes_on(run: Run) -> None:
     assert (result.exit_code, result.stdout) == (5, "")
     assert result.stderr.splitlines()[1:] == [
         STANDS,
-        "forewarn: It has not ended within 1s; it is still running.",
+        "forewarn: Timed out after 1s; the work is still in progress.",
         f"  try: forewarn event explain {FIRST}",
     ]
     assert FIRST in run("event", "list").stdout
@@ -163,7 +163,7 @@ def test_interrupt_detaches_and_cancels_nothing(run: Run, environment: dict[str,
         process.send_signal(signal.SIGINT)
 
         assert said.read() == (
-            "forewarn: Stopped waiting; it is still running.\n"
+            "forewarn: Stopped waiting; the work is still in progress.\n"
             f"  try: forewarn event explain {FIRST}\n"
         )
     assert process.wait(TIMEOUT) == 130

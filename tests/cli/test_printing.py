@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 SAYS_ENOUGH = {
     "access": "its kinds have hints",
     "not-leading": "it says to try again",
-    "no-answer": "it says that the server is about to stop",
+    "no-answer": "it says that the server is stopping",
     "origin-refused": "only browsers are told so",
     "busy": "it says to try again",
     "form": "only the console says so",

@@ -310,7 +310,7 @@ def test_url_with_a_password_is_refused_and_not_repeated(
     take: Take, capsys: pytest.CaptureFixture[str], beginning: str, host: str
 ) -> None:
     asked = Endpoint([Said()], url=f"{beginning}me:secret@{host}/vm/web-0")
-    with pytest.raises(CommandError, match="user name or a password") as refusal:
+    with pytest.raises(CommandError, match="user name or password") as refusal:
         take(asked, 1)
 
     assert refusal.value.code is ExitCode.USAGE

@@ -28,7 +28,7 @@ def test_run_that_has_not_ended_is_five_where_time_does_not_pass(run: Run) -> No
     told = run("scenario", "run", "redeploy", "--vm", "solo")
 
     assert told.exit_code == 5
-    assert told.stdout == f"Run {RUN_ID} of redeploy has begun.\n"
+    assert told.stdout == f"Started run {RUN_ID} of redeploy.\n"
     assert f"Run {RUN_ID} has not ended: the clock is virtual and stands still." in told.stderr
     assert f"forewarn clock advance 15m, then forewarn scenario status {RUN_ID}" in told.stderr
 
@@ -36,7 +36,7 @@ def test_run_that_has_not_ended_is_five_where_time_does_not_pass(run: Run) -> No
 def test_run_that_nobody_waits_for_need_not_end(run: Run) -> None:
     said = shown(run("scenario", "run", "redeploy", "--vm", "solo", "--no-wait"))
 
-    assert said == f"Run {RUN_ID} of redeploy has begun.\n"
+    assert said == f"Started run {RUN_ID} of redeploy.\n"
 
 
 def test_run_is_shown_and_listed_and_stopped(run: Run) -> None:
@@ -61,7 +61,7 @@ def test_error_in_a_file_has_its_place(run: Run, tmp_path: Path) -> None:
     result = run("scenario", "run", "night.toml", "--vm", "solo")
 
     assert (result.exit_code, result.stdout) == (4, "")
-    assert result.stderr.startswith("night.toml:4: at of step 1: 'soon' is not a valid duration")
+    assert result.stderr.startswith("night.toml:4: at of step 1: invalid duration 'soon'")
 
 
 def test_file_that_is_not_text_is_refused(run: Run, tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_refusal_that_is_not_about_the_file_has_no_place(run: Run, tmp_path: Pat
     result = run("scenario", "run", "night.toml", "--vm", "nobody")
 
     assert result.exit_code == 3
-    assert result.stderr.startswith("forewarn: There is no virtual machine called 'nobody'.")
+    assert result.stderr.startswith("forewarn: Unknown virtual machine 'nobody'.")

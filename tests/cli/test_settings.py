@@ -89,53 +89,59 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ({"speed": 0.5}, "The setting speed is wrong: 0.5 is too low, the minimum is 1.0."),
-        ({"speed": "nan"}, "The setting speed is wrong: 'nan' is not a finite number."),
-        ({"speed": "fast"}, "The setting speed is wrong: 'fast' is not a number."),
-        ({"paused": "maybe"}, "The setting paused is wrong: 'maybe' is neither true nor false."),
-        ({"user_initiated_limit": "x"}, "The setting user_initiated_limit is wrong: 'x' is not a"),
-        ({"speed": 2, "clock": "virtual"}, "The setting speed cannot be used with clock virtual."),
-        ({"fronts": -1}, "The setting fronts is wrong: -1 is too low, the minimum is 0."),
-        ({"fronts": 1, "clock": "virtual"}, "The setting fronts cannot be used with clock virtual"),
+        ({"speed": 0.5}, "Invalid setting speed: 0.5 is too low; the minimum is 1.0."),
+        ({"speed": "nan"}, "Invalid setting speed: 'nan' is not a finite number."),
+        ({"speed": "fast"}, "Invalid setting speed: 'fast' is not a number."),
+        ({"paused": "maybe"}, "Invalid setting paused: 'maybe' is neither true nor false."),
+        ({"user_initiated_limit": "x"}, "Invalid setting user_initiated_limit: 'x' is not a"),
+        (
+            {"speed": 2, "clock": "virtual"},
+            "The setting speed cannot be used with the virtual clock.",
+        ),
+        ({"fronts": -1}, "Invalid setting fronts: -1 is too low; the minimum is 0."),
+        (
+            {"fronts": 1, "clock": "virtual"},
+            "The setting fronts cannot be used with the virtual clock",
+        ),
         ({"fronts": 1, "journal": True}, "The setting fronts cannot be used with journal."),
         (
             {"clock": "lunar"},
-            "The setting clock is wrong: 'lunar' is not one of 'real' or 'virtual'.",
+            "Invalid setting clock: 'lunar' is not one of 'real' or 'virtual'.",
         ),
         (
             {"metadata": ["x"]},
-            "The setting metadata is wrong: 'x' is not a valid address; write HOST:PORT",
+            "Invalid setting metadata: 'x' is not a valid address; use HOST:PORT",
         ),
-        ({"metadata": []}, "The setting metadata is wrong: "),
-        ({"control": "unix:/x"}, "The setting control is wrong: the control API listens on"),
-        ({"control": "h:65536"}, "The setting control is wrong: 'h:65536' is not a valid address"),
+        ({"metadata": []}, "Invalid setting metadata: "),
+        ({"control": "unix:/x"}, "Invalid setting control: the control API can only listen on"),
+        ({"control": "h:65536"}, "Invalid setting control: 'h:65536' is not a valid address"),
         (
             {"database": "postgresql://h/d", "clock": "virtual"},
-            "The clock virtual needs a database in a file, not PostgreSQL.",
+            "The virtual clock needs a SQLite database, not PostgreSQL.",
         ),
         (
             {"database": "postgresql://h/d", "journal": True},
-            "The setting journal needs a database in a file, not PostgreSQL.",
+            "The setting journal needs a SQLite database, not PostgreSQL.",
         ),
-        ({"database": "sqlite:///"}, "The setting database is wrong: it is not a database URL"),
+        ({"database": "sqlite:///"}, "Invalid setting database: not a valid database URL"),
         (
             {"database": "mysql://u:p@h/d"},
-            "The setting database is wrong: it is not a database URL",
+            "Invalid setting database: not a valid database URL",
         ),
-        ({"database": ""}, "The setting database is wrong: it is not a database URL"),
-        ({"user_initiated_limit": 0}, "The setting user_initiated_limit is wrong: "),
-        ({"metadata_socket_mode": "0999"}, "The setting metadata_socket_mode is wrong: '0999' is"),
-        ({"control_host": ["http://x"]}, "The setting control_host is wrong: 'http://x' is not a"),
-        ({"trusted_proxies": ["x"]}, "The setting trusted_proxies is wrong: 'x' is neither"),
+        ({"database": ""}, "Invalid setting database: not a valid database URL"),
+        ({"user_initiated_limit": 0}, "Invalid setting user_initiated_limit: "),
+        ({"metadata_socket_mode": "0999"}, "Invalid setting metadata_socket_mode: '0999' is"),
+        ({"control_host": ["http://x"]}, "Invalid setting control_host: 'http://x' is not a"),
+        ({"trusted_proxies": ["x"]}, "Invalid setting trusted_proxies: 'x' is neither"),
         ({"trusted_proxies": ["10.0.0.0/8"]}, "The setting trusted_proxies needs proxy_secret."),
         (
             {"trusted_proxies": ["10.0.0.1"], "proxy_secret": "x", "trust_path": True},
             "The setting trust_path cannot be used with trusted_proxies.",
         ),
-        ({"proxy_secret": ""}, "The setting proxy_secret is wrong: it is empty."),
-        ({"executor": "magic"}, "The setting executor is wrong: "),
-        ({"log_format": "xml"}, "The setting log_format is wrong: "),
-        ({"log_level": "loud"}, "The setting log_level is wrong: "),
+        ({"proxy_secret": ""}, "Invalid setting proxy_secret: it is empty."),
+        ({"executor": "magic"}, "Invalid setting executor: "),
+        ({"log_format": "xml"}, "Invalid setting log_format: "),
+        ({"log_level": "loud"}, "Invalid setting log_level: "),
     ],
 )
 def test_bad_value_is_one_sentence_that_names_the_setting(
@@ -152,10 +158,10 @@ def test_bad_value_is_one_sentence_that_names_the_setting(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("sped = 2\n", "forewarn.toml: there is no setting called 'sped'."),
-        ("[serve]\nspeed = 2\n", "forewarn.toml: there is no setting called 'serve'."),
-        ("speed = = 2\n", "forewarn.toml is not TOML: "),
-        ("speed = 'fast'\n", "The setting speed is wrong: "),
+        ("sped = 2\n", "forewarn.toml: unknown setting 'sped'."),
+        ("[serve]\nspeed = 2\n", "forewarn.toml: unknown setting 'serve'."),
+        ("speed = = 2\n", "forewarn.toml is not valid TOML: "),
+        ("speed = 'fast'\n", "Invalid setting speed: "),
     ],
 )
 def test_bad_file_is_one_sentence(write: Write, text: str, sentence: str) -> None:
@@ -234,9 +240,9 @@ def test_commands_come_over_tls_where_the_server_has_a_certificate(
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"clock": "virtual", "speed": 60}, "speed cannot be used with clock virtual"),
-        ({"speed": 2_000_000}, "The setting speed is wrong"),
-        ({"notice": "bogus"}, "The setting notice is wrong"),
+        ({"clock": "virtual", "speed": 60}, "speed cannot be used with the virtual clock"),
+        ({"speed": 2_000_000}, "Invalid setting speed"),
+        ({"notice": "bogus"}, "Invalid setting notice"),
     ],
 )
 def test_values_of_a_program_are_refused_in_one_sentence_too(

@@ -82,8 +82,8 @@ def test_each_replica_shows_both_and_who_leads(postgres_url: str) -> None:
         assert status["lease_epoch"] == 1
 
     ((verdict, sentence),) = found["scheduler lease"]
-    assert (verdict, f"at http://{one} holds it, epoch 1." in sentence) == ("ok", True)
-    assert held == [("ok", "The server holds it, epoch 1.")]
+    assert (verdict, f"at http://{one} holds the lease, epoch 1." in sentence) == ("ok", True)
+    assert held == [("ok", "The server holds the lease, epoch 1.")]
     ((verdict, sentence),) = found["replicas"]
     assert (verdict, sentence.startswith("Replicas: 2, ")) == ("ok", True)
 
@@ -100,12 +100,12 @@ def test_doctor_warns_of_replicas_that_are_gone_or_differ(postgres_url: str) -> 
             connection.execute("UPDATE changes SET changed_at = changed_at - 60000000")
         differing = examine(one)["replicas"]
 
-    assert gone == [("warn", "The replica kvm-9 at http://kvm-9:8170 was last seen 1m ago.")]
+    assert gone == [("warn", "Replica kvm-9 at http://kvm-9:8170 was last seen 1m ago.")]
     assert {verdict for verdict, _ in differing} == {"warn"}
     version, notice, *lags = (sentence for _, sentence in differing)
-    assert version.startswith("The replicas have different values of version: 0.0.9, ")
-    assert notice == "The replicas have different values of notice: always, when-enabled."
-    assert any(lag.startswith("The replica kvm-9 at http://kvm-9:8170 lags behind") for lag in lags)
+    assert version.startswith("The replicas differ in version: 0.0.9, ")
+    assert notice == "The replicas differ in notice: always, when-enabled."
+    assert any(lag.startswith("Replica kvm-9 at http://kvm-9:8170 lags behind") for lag in lags)
 
 
 def test_doctor_fails_when_no_replica_leads(postgres_url: str) -> None:
@@ -116,5 +116,5 @@ def test_doctor_fails_when_no_replica_leads(postgres_url: str) -> None:
             )
         found = examine(two)["scheduler lease"]
 
-    sentence = "No replica holds it, and so nothing is started or completed."
+    sentence = "No replica holds the lease, so no event starts or completes."
     assert found == [("fail", sentence)]

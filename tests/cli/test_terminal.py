@@ -63,7 +63,7 @@ def test_doctor_says_what_it_found_although_there_is_no_server(tmp_path: Path) -
 
     assert code == 1
     assert "configuration" in seen
-    assert "There is no server at" in seen
+    assert "Cannot connect to" in seen
 
 
 def test_what_was_done_is_told_although_the_clock_cannot_be_asked(
@@ -110,10 +110,10 @@ def test_starting_without_notice_is_asked_for(
 @pytest.mark.parametrize(
     ("order", "question"),
     [
-        ("vm remove solo", "Take solo out of the fleet? [y/N]"),
+        ("vm remove solo", "Remove solo from the fleet? [y/N]"),
         (
             "fleet apply less.toml --prune --allow-removals 3",
-            "Remove every virtual machine, host, set and service that less.toml leaves out?",
+            "Remove every virtual machine, host, set and service that is not in less.toml?",
         ),
     ],
     ids=["vm-remove", "fleet-apply"],

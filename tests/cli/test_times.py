@@ -15,8 +15,8 @@ from forewarn.cli.times import DURATION, TIME
 
 Run = Callable[..., Result]
 REFUSED = {
-    DURATION: "'soon' is not a valid duration; write 30s, 15m or 1h30m.",
-    TIME: "'soon' is not a valid time; write 20m, 22:00 or 2026-01-05T08:15:00Z.",
+    DURATION: "Invalid duration 'soon'; use 30s, 15m, 2h.",
+    TIME: "'soon' is not a valid time; use 20m, 22:00 or 2026-01-05T08:15:00Z.",
 }
 FORMS = (": 20m, 22:00 (GMT) or a time.", ": 2h (ago), 22:00 (GMT) or a time.")
 SOUND_LIKE_TIMES = {

@@ -52,7 +52,7 @@ def test_settings_file_of_another_user_is_not_followed_and_said(folder: Path) ->
 
     assert load_settings({}).control == "127.0.0.1:8170"
     assert load_cli_settings().server == "http://127.0.0.1:8170"
-    assert "forewarn.toml in this directory belongs to another user" in shown.stderr
+    assert "Ignored forewarn.toml in this directory: another user owns it" in shown.stderr
     assert ":9" not in shown.stdout
     named = load_settings({}, folder / "forewarn.toml")
     assert named.control == "127.0.0.1:9", "a file that was named is followed"
@@ -65,7 +65,7 @@ def test_settings_file_that_everybody_can_write_is_not_followed_and_said(folder:
     shown = CliRunner().invoke(app, ["config", "show"])
 
     assert load_settings({}).control == load_cli_settings().server[7:] == "127.0.0.1:8170"
-    assert "or can be written by others, and is ignored" in shown.stderr
+    assert "another user owns it or can write it" in shown.stderr
 
 
 def test_directory_that_cannot_be_entered_has_no_settings(folder: Path) -> None:
@@ -159,7 +159,7 @@ def test_token_is_not_sent_over_plain_http_beyond_loopback(run: Run, beyond_loop
     refused = run("vm", "list", "--server", beyond_loopback)
 
     assert refused.exit_code == 2
-    assert f"{beyond_loopback} would receive the token over plain HTTP" in refused.stderr
+    assert f"Refused to send the token to {beyond_loopback} over plain HTTP" in refused.stderr
     assert "FOREWARN_INSECURE_CONTROL=true" in refused.stderr
 
 
@@ -168,7 +168,7 @@ def test_token_is_sent_only_where_it_is_known_to_be_encrypted(run: Run, url: str
     refused = run("vm", "list", "--server", url)
 
     assert refused.exit_code == 2
-    assert "would receive the token over plain HTTP" in refused.stderr
+    assert "over plain HTTP, which others can read" in refused.stderr
 
 
 def test_token_is_sent_over_plain_http_if_somebody_insists(
@@ -180,7 +180,10 @@ def test_token_is_sent_over_plain_http_if_somebody_insists(
 
     # It is the server that refuses, because that is not its name.
     for answered in (by_variable, by_file):
-        assert (answered.exit_code, "is not a name of this server" in answered.stderr) == (4, True)
+        assert (answered.exit_code, "is not a known name of this server" in answered.stderr) == (
+            4,
+            True,
+        )
 
 
 def test_token_does_not_follow_a_redirect(run: Run) -> None:
@@ -203,7 +206,7 @@ def test_token_does_not_follow_a_redirect(run: Run) -> None:
         refused = run("vm", "list", "--server", f"http://127.0.0.1:{sender.getsockname()[1]}")
         thread.join()
 
-        assert "does not answer like forewarn (307)" in refused.stderr
+        assert "is not a forewarn server: it answered 307" in refused.stderr
         assert received(target) == b""
 
 

@@ -149,4 +149,4 @@ def test_watch_goes_on_where_it_broke_off(watch: Watch) -> None:
             connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}")
 
     _, complaint = watching.communicate(timeout=TIMEOUT)
-    assert complaint.count("the server has ended the connection") == 2
+    assert complaint.count("the server closed the connection") == 2

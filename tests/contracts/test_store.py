@@ -806,7 +806,7 @@ def test_incarnation_is_never_shown_with_other_content(store: Store) -> None:
 
     store.write(_publish(WEB, _document(4, _event())))
     for document in (_document(4), _document(3), _document(3, _event())):
-        with pytest.raises(DocumentIncarnationError, match="4 was shown already"):
+        with pytest.raises(DocumentIncarnationError, match="4 was already published"):
             store.write(_publish(WEB, document))
 
     assert store.read(lambda reading: reading.document(WEB)) == _document(4, _event())

@@ -65,12 +65,15 @@ def test_hypervisors_are_a_source(write: Write, tmp_path: Path) -> None:
     [
         ('[[discovery]]\nname = "x"\n', ":2: name of discovery 1: write either libvirt or run."),
         (RUN + 'libvirt = ["qemu:///system"]\n', "write either libvirt or run"),
-        (RUN + RUN, ":5: name of discovery 2: 'cmdb' is there already."),
+        (RUN + RUN, ":5: name of discovery 2: 'cmdb' is already defined."),
         (
             RUN + 'mapping = "x"\n',
             ":4: mapping of discovery 1: it cannot be used together with run",
         ),
-        (RUN.replace("true", "nobody-has-this"), "there is no program 'nobody-has-this'"),
+        (
+            RUN.replace("true", "nobody-has-this"),
+            "program not found or not executable: 'nobody-has-this'",
+        ),
         (RUN + 'every = "0s"\n', ":4: every of discovery 1: "),
         (RUN + "most_missing = 101\n", ":4: most_missing of discovery 1: "),
         (LIBVIRT + 'host = "kvm 1"\n', "'kvm 1' is not a valid host name"),
@@ -97,7 +100,7 @@ def test_what_is_wrong_is_told_with_its_line(write: Write, text: str, problem: s
     ("text", "problem"),
     [
         ('availability_set = "a"\nscale_set = "b"', "a virtual machine can only be in one of"),
-        ('placement_group = "a"', "the virtual machine is in no scale set"),
+        ('placement_group = "a"', "the virtual machine is not in a scale set"),
         ('name = "web-0"', "name"),
     ],
 )

@@ -152,7 +152,7 @@ def _make_newer(file: Path) -> None:
         (_overwrite_the_middle, "damaged"),
         (_write_text, "is not a forewarn database"),
         (_make_a_database_of_something_else, "is not a forewarn database"),
-        (_make_a_directory, "is not a file"),
+        (_make_a_directory, "is not a regular file"),
         (_make_newer, "schema 9999, which this release does not know"),
     ],
 )
@@ -198,7 +198,7 @@ def test_read_only_folder_is_refused(make_server: ServerMaker, data: Path) -> No
     line = _refuse(server)
 
     data.chmod(0o755)
-    assert "its directory cannot be written" in line
+    assert "its directory is not writable" in line
     assert _files(data) == before
 
 
@@ -365,7 +365,7 @@ def test_wrong_setting_is_refused(
 
     line = _refuse(make_server(*flags))
 
-    assert f"The setting {setting} " in line
+    assert f" setting {setting}" in line
     assert _files(data) == before
 
 
@@ -377,8 +377,8 @@ def test_wrong_setting_in_environment_or_file_is_refused(
     from_file, from_environment = make_server("--config", str(config)), make_server()
     from_environment.environment = {**from_environment.environment, "FOREWARN_CLOCK": "stopped"}
 
-    assert "there is no setting called 'executer'" in _refuse(from_file)
-    assert "The setting clock is wrong" in _refuse(from_environment)
+    assert "unknown setting 'executer'" in _refuse(from_file)
+    assert "Invalid setting clock" in _refuse(from_environment)
 
 
 def test_outdated_database_is_refused_without_migrations(make_server: ServerMaker) -> None:

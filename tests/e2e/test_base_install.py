@@ -135,7 +135,7 @@ def test_bare_agent_checks_plain_azure(bare: Environment, tmp_path: Path) -> Non
     assert checked.returncode == 0, checked.stderr
     assert "this machine    WestNO_0" in checked.stdout
     assert f"{EVENT['EventId']} Freeze Scheduled: ignore" in checked.stdout
-    assert f"{EVENT['EventId']} Freeze Scheduled: concerns other machines" in checked.stdout
+    assert f"{EVENT['EventId']} Freeze Scheduled: affects other machines only" in checked.stdout
 
 
 def test_agent_needs_nothing_that_windows_lacks(bare: Environment, tmp_path: Path) -> None:
@@ -179,5 +179,5 @@ def test_agent_says_who_cannot_be_reached(bare: Environment, tmp_path: Path) -> 
         done = bare.run("forewarn-agent", verb, "--config", str(file))
 
         assert done.returncode == 6
-        assert f"{gone} gives no usable answer: it refuses connections" in done.stderr
+        assert f"No usable answer from {gone}: it refuses connections" in done.stderr
         assert "Traceback" not in done.stderr

@@ -248,7 +248,7 @@ def test_ending_stays_on_a_small_terminal_with_what_to_try_next(
 
     assert terminal.leave() == 0
     assert shell.returncode == 0
-    assert "live-migration has begun" in typed
+    assert "of live-migration" in typed
     assert len(terminal.frame) < 24  # a line is left for the prompt of the shell
     assert all(len(line) <= 80 for line in terminal.frame)
     assert LINK.fullmatch(terminal.frame[1])
@@ -410,7 +410,7 @@ def test_folder_of_another_clock_is_refused(
 
     assert process.returncode == 1
     assert said.startswith("forewarn: ")
-    assert "was made under the virtual clock" in said
+    assert "uses the virtual clock" in said
 
 
 def test_somebody_elses_fleet_file_is_not_overwritten(start_demo: Demo, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_block_of_the_readme_works_as_pasted(folder: Path, ports: Mapping[str, s
     assert (
         '"EventType":"Reboot","ResourceType":"VirtualMachine","Resources":["web-0"]' in done.stdout
     )
-    assert "There is no server" not in done.stderr
+    assert "Cannot connect" not in done.stderr
     ((pid, log),) = READY.findall(done.stderr)
     assert is_running(int(pid))
     assert "serving" in (folder / log).read_text()

@@ -155,7 +155,7 @@ def test_server_that_is_killed_at_any_moment_never_runs_a_script_twice(
 def is_settled(server: Server, event_id: str) -> bool:
     """Tell whether it is over, or held because nobody can know how it ended."""
     is_over = server.event(event_id)["event_status"] == "Completed"
-    return is_over or "it is never begun twice, so it waits" in explain(server, event_id)
+    return is_over or "never begun twice, so the server waits" in explain(server, event_id)
 
 
 def test_target_carries_an_event_out_and_is_told_once_whoever_is_killed(
@@ -196,7 +196,7 @@ def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
 ) -> None:
     right = script.read_text(encoding="utf-8")
     script.write_text('[[command]]\nrun = ["no-such-program"]\n', encoding="utf-8")
-    problem = f"{script}:2: run of command 1: there is no program"
+    problem = f"{script}:2: run of command 1: program not found or not executable"
     go(tmp_path, "solo-0")
 
     server = start_server("--executor-file", str(script))

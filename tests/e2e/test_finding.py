@@ -47,7 +47,7 @@ def test_address_that_a_killed_server_has_left_is_not_believed(start_server: Ser
 
     assert (folder / "control.url").exists()
     assert refused.returncode == 6
-    assert f"There is no server at http://{expected}" in refused.stderr
+    assert f"Cannot connect to http://{expected}" in refused.stderr
 
 
 def test_token_that_is_not_known_is_reported_with_the_server_that_was_asked(
@@ -58,4 +58,4 @@ def test_token_that_is_not_known_is_reported_with_the_server_that_was_asked(
     refused = ask(server, "vm", "list", "--token", "wrong", folder=server.database.parent)
 
     url = f"http://127.0.0.1:{server.control_port}"
-    assert f"{url}: The token is not known here." in refused.stderr
+    assert f"{url}: Unknown token." in refused.stderr

@@ -274,7 +274,7 @@ def test_hung_front_is_helped_out_and_replaced(fronted: Server) -> None:
     assert time.monotonic() - began < ANSWER_SECONDS
     wait_until(lambda: not is_there(victim), "the front lives on", HUNG_SECONDS)
     wait_until(lambda: len(started(fronted)) > FRONTS, "it is not replaced", ANSWER_SECONDS)
-    assert "it did nothing for 10 seconds" in fronted.said()
+    assert "it made no progress for 10 seconds" in fronted.said()
 
 
 def test_fronts_end_with_a_server_that_is_stopped(fronted: Server) -> None:
@@ -323,7 +323,7 @@ def test_faults_are_refused(fronted: Server) -> None:
     answer = fronted.operate("PUT", f"virtual-machines/{VM}/faults/reset")
 
     assert answer.status == 409
-    assert "this one has fronts" in answer.json()["detail"]
+    assert "this server has fronts" in answer.json()["detail"]
 
 
 def test_secrets_are_on_no_command_line(make_server: ServerMaker) -> None:

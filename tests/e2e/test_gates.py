@@ -72,7 +72,7 @@ def test_file_that_is_wrong_is_refused_at_start(make_server: ServerMaker, tmp_pa
 
     assert ended.returncode == 1
     assert ended.stderr == (
-        f"forewarn: {path}:4: run of gate 1: there is no program './gone' that can be run.\n"
+        f"forewarn: {path}:4: run of gate 1: program not found or not executable: './gone'.\n"
     )
     assert not (tmp_path / "data" / "forewarn.db").exists()
 

@@ -235,7 +235,7 @@ def test_machine_that_is_not_in_the_fleet_is_refused(netns: Netns, tmp_path: Pat
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (("--clock", "virtual", "--speed", "60"), "speed cannot be used with clock virtual"),
+        (("--clock", "virtual", "--speed", "60"), "speed cannot be used with the virtual clock"),
         (("--speed", "2000000"), "--speed"),
         (("--vm", "\N{GRINNING FACE}"), "--vm: '\N{GRINNING FACE}' is not a valid name"),
     ],

@@ -102,7 +102,7 @@ def test_certificate_of_the_server_is_verified(guarded: Guarded, command: Comman
 
     assert refused.returncode == plain.returncode == 1
     assert "its TLS certificate is not trusted" in refused.stdout
-    assert "set sslrootcert to the file of the CA that signed it" in refused.stdout
+    assert "set sslrootcert to the CA certificate file" in refused.stdout
     assert "no encryption" in plain.stdout
     assert PASSWORD not in refused.stdout + refused.stderr + plain.stdout + plain.stderr
 

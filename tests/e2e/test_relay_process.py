@@ -228,7 +228,7 @@ def test_polls_through_a_relay_are_known_to_the_server(server: Server, relay: Re
     [
         ({"role": "operator"}, "This needs the role relay; wrong has the role operator."),
         ({"role": "admin"}, "This needs the role relay; wrong has the role admin."),
-        (None, "The token is not known here."),
+        (None, "Unknown token."),
     ],
 )
 def test_token_that_is_not_one_of_a_relay_is_refused(
@@ -292,7 +292,7 @@ def test_server_without_tls_is_refused(server: Server, relay: Relay) -> None:
     [
         (lambda path: path.unlink(), "cannot be read: No such file or directory"),
         (lambda path: path.chmod(0o644), "Other users can access"),
-        (lambda path: path.write_text("short"), "does not hold a token"),
+        (lambda path: path.write_text("short"), "does not contain a token"),
     ],
 )
 def test_token_file_that_cannot_be_is_refused(

@@ -163,13 +163,13 @@ def test_command_tells_what_happens_until_it_is_over(
 
     begun, *told = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(r"Run [0-9a-f-]{36} of night has begun\.", begun)
+    assert re.fullmatch(r"Started run [0-9a-f-]{36} of night\.", begun)
     happened = [line.split("  ", 1)[1].strip() for line in told]
     assert happened[0].startswith("Freeze of solo-0: scheduled for 20")
     assert happened[1:] == [
         "Freeze of solo-0: approved by scenario night",
         "Freeze of solo-0: started (approved)",
-        "Freeze of solo-0: step skipped (step 3 of scenario night came too late)",
+        "Freeze of solo-0: step skipped (step 3 of scenario night was too late)",
         "Freeze of solo-0: completed",
         "finished",
     ]
@@ -196,14 +196,14 @@ def test_interrupted_command_leaves_the_run_going(start_server: ServerMaker) -> 
 
     with follow(server, "scenario", "run", "redeploy", "--vm", "solo-0") as run:
         assert run.stdout is not None
-        run_id = run.stdout.readline().split()[1]
+        run_id = run.stdout.readline().split()[2]
         assert "scheduled for" in run.stdout.readline()
         run.send_signal(signal.SIGINT)
         said = run.communicate(timeout=ANSWER_SECONDS)[1]
 
     assert run.returncode == 130
     assert said == (
-        "forewarn: Stopped watching; the run is still under way.\n"
+        "forewarn: Stopped watching; the run is still in progress.\n"
         f"  stop it with: forewarn scenario stop {run_id}\n"
     )
     assert server.command("scenario", "status", run_id)["status"] == "running"

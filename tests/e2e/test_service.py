@@ -117,7 +117,7 @@ def test_database_made_under_one_clock_is_refused_under_the_other(
     refused = server.run_to_the_end()
 
     assert refused.returncode != 0
-    assert "was made under the real clock" in refused.stderr
+    assert "uses the real clock" in refused.stderr
 
 
 def test_manual_executor_leaves_an_event_started_until_it_is_completed(

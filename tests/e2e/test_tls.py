@@ -123,12 +123,12 @@ def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[.
 
     assert "web-0" in by_flag.stdout
     assert untrusted.returncode == 6
-    assert "shows a certificate that is not trusted here" in untrusted.stderr
+    assert "has a certificate that is not trusted here" in untrusted.stderr
     assert "--ca-file FILE" in untrusted.stderr
     assert misnamed.returncode == 6
     assert "certificate is not valid for 'localhost'" in misnamed.stderr
     assert "--ca-file" not in misnamed.stderr
-    assert (wrong.returncode, "is not a file of certificates" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not a valid certificate file" in wrong.stderr) == (2, True)
     assert unencrypted.returncode != 0
     assert server.stop() == 0, server.said()
 
@@ -180,7 +180,7 @@ def test_certificate_needs_its_key(make_server: ServerMaker, tmp_path: Path) -> 
     done = make_server("--control-key", str(tmp_path / "key.pem")).run_to_the_end()
 
     assert done.returncode == 2
-    assert "control_certificate and control_key need each other" in done.stderr
+    assert "control_certificate and control_key must be set together" in done.stderr
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
@@ -193,7 +193,7 @@ def test_control_api_is_not_opened_to_the_network_in_the_clear(
 
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert f"The control API on {address} would take tokens in the clear" in line
+    assert f"The control API on {address} would receive tokens unencrypted" in line
     assert "--control-certificate" in line
     assert "--insecure-control" in line
     assert not server.database.exists()

@@ -237,7 +237,7 @@ def test_simulated_executor_works_on_no_host_but_takes_the_time(file: Path) -> N
 def test_hosts_are_not_worked_on_in_virtual_time(tmp_path: Path, file: Path) -> None:
     settings = settings_of(tmp_path, executor_file=file, clock=ClockKind.VIRTUAL)
 
-    with pytest.raises(TablesError, match=r"clock virtual; use the executor simulated\.$"):
+    with pytest.raises(TablesError, match=r"virtual clock; use the executor simulated\.$"):
         choose_workforce(settings, OUTBOUND)
 
 

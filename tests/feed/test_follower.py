@@ -341,7 +341,7 @@ def test_relay_with_a_wrong_token_says_so_and_serves_nobody(center: Center) -> N
         answer = relay.ask("a")
 
     assert logs[0]["event"] == "feed_lost"
-    assert "The token is not known here." in logs[0]["error"]
+    assert "Unknown token." in logs[0]["error"]
     assert (answer[0], answer[1]["Retry-After"]) == (503, "1")
 
 

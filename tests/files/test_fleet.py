@@ -34,7 +34,7 @@ def test_duration_is_read_as_people_type_it(text: str, duration: timedelta) -> N
 
 @pytest.mark.parametrize("text", ["", "m", "1m30", "-5m", "1.5h", "5 m", "٣m", "9" * 10 + "d"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(DurationError, match="is not a valid duration"):
+    with pytest.raises(DurationError, match="Invalid duration"):
         parse_duration(text)
 
 
@@ -74,7 +74,7 @@ VM = '[[virtual_machine]]\nname = "a"\n'
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("= 1", "not TOML"),
+        ("= 1", "Not valid TOML"),
         (
             "[[server]]\nname = 'a'",
             "^server: unknown key; known keys: availability_set, cloud_service, scale_set, ",
@@ -99,21 +99,27 @@ VM = '[[virtual_machine]]\nname = "a"\n'
         ),
         (
             VM + "profile = { size = 'D2', subnet = '10.0.0.1/24' }",
-            "subnet '10.0.0.1/24' is not a network.*, and unknown key 'size'; known keys: ",
+            "subnet '10.0.0.1/24' is not a valid network.*, and unknown key 'size'; known keys: ",
         ),
         (VM + "profile = { vm_size = 2 }", "^vm_size of profile of a: 2 is not text in quotes.$"),
-        (VM + "profile = { mac_address = '00:0d' }", "mac_address '00:0d' is not a MAC address"),
-        (VM + "profile = { subnet = '10.0.0.1/24' }", "subnet '10.0.0.1/24' is not a network"),
+        (
+            VM + "profile = { mac_address = '00:0d' }",
+            "mac_address '00:0d' is not a valid MAC address",
+        ),
+        (
+            VM + "profile = { subnet = '10.0.0.1/24' }",
+            "subnet '10.0.0.1/24' is not a valid network",
+        ),
         (
             VM + "approval = 'some'",
             "^approval of a: 'some' is not one of 'any', 'all' or 'leader'.$",
         ),
-        (VM + "postpone_until = 'soon'", "postpone_until of a: 'soon' is not a valid duration"),
+        (VM + "postpone_until = 'soon'", "postpone_until of a: invalid duration 'soon'"),
         (VM + "notice = 90", "^notice of a: 90 is not text in quotes.$"),
         (VM + "scale_set = 's'\ncloud_service = 'c'", "only be in one of"),
-        (VM + "placement_group = 'p'\navailability_set = 's'", "is in no scale set"),
-        (VM + "role = 'Front'\ncloud_service = 'c'", "are called Front_IN_NUMBER"),
-        (VM + "placement_group = 'p'", "is in no scale set"),
+        (VM + "placement_group = 'p'\navailability_set = 's'", "is not in a scale set"),
+        (VM + "role = 'Front'\ncloud_service = 'c'", "must be named Front_IN_NUMBER"),
+        (VM + "placement_group = 'p'", "is not in a scale set"),
         (
             VM + "approval = 'all'\navailability_set = 's'",
             "^approval of a: it belongs to s, not to a ",

@@ -54,7 +54,7 @@ def test_flags_win_and_add_bindings(tmp_path: Path) -> None:
         ('bridges = ["br0"]', ":1: bridges: unknown key"),
         (FILE.replace("10.0.0.11", "10.0.0"), ":9: addresses of guest 1: '10.0.0' is not"),
         (FILE.replace("mac", "mack"), "mac of guest 1:"),
-        ("bridge = [", "is not TOML"),
+        ("bridge = [", "Not valid TOML"),
     ],
 )
 def test_mistake_in_the_file_has_its_line(tmp_path: Path, text: str, said: str) -> None:

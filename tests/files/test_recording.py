@@ -84,7 +84,7 @@ def test_answers_that_differ_only_in_their_time_are_alike() -> None:
         ("recording = 1\nanswer = []\n", ":2: answer: it is empty"),
         (
             "recording = 2\n[[answer]]\nat = 0\nstatus = 200\n",
-            ":1: recording: this forewarn reads version 1",
+            ":1: recording: the format version is ",
         ),
         (f"{BEGINNING}status = 99\n", ":9: status of answer 2: it is too low"),
         (f"{BEGINNING}\n", ":7: answer 2: it needs a status or no_answer"),
@@ -99,7 +99,7 @@ def test_answers_that_differ_only_in_their_time_are_alike() -> None:
         ),
         (
             f'{BEGINNING}status = 200\nheaders = {{ content-length = "5" }}\n',
-            ":10: headers of answer 2: content-length is not for a recording",
+            ":10: headers of answer 2: content-length cannot be recorded",
         ),
         (f"{BEGINNING}status = 204\nbody = 'x'\n", ":10: body of answer 2: 204 has no body"),
         (
@@ -110,9 +110,9 @@ def test_answers_that_differ_only_in_their_time_are_alike() -> None:
             f'{BEGINNING}no_answer = "gone"\nbody = ""\n',
             ":10: body of answer 2: it cannot be used together with no_answer",
         ),
-        (BEGINNING.replace("at = 6", "at = 4\nstatus = 200"), ":8: at of answer 2: it is before"),
+        (BEGINNING.replace("at = 6", "at = 4\nstatus = 200"), ":8: at of answer 2: it is earlier"),
         (BEGINNING.replace("at = 6", "at = nan"), ":8: at of answer 2"),
-        ("recording = ", ":1: This is not TOML"),
+        ("recording = ", ":1: Not valid TOML"),
     ],
 )
 def test_mistake_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:

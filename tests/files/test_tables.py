@@ -66,7 +66,7 @@ def test_every_mistake_is_told_with_its_line_in_the_order_of_the_file(tmp_path: 
 
     assert str(refused.value).splitlines() == [
         f"{path}:2: name of door 1: {InvalidNameError('door', 'a b')!s}",
-        f"{path}:3: url of door 1: write a URL that begins with http:// or https://.",
+        f"{path}:3: url of door 1: the URL must begin with http:// or https://.",
         f"{path}:4: name of door 2: it is required.",
         f"{path}:5: height of door 2: it is not a whole number.",
         f"{path}:6: floor of door 2: unknown key.",
@@ -83,7 +83,7 @@ def test_mistakes_that_show_later_are_told_at_once_too(tmp_path: Path) -> None:
 
     assert str(refused.value).splitlines() == [
         f"{path}:3: height of door 1: it is too high.",
-        f"{path}:5: name of door 2: 'A' is there already.",
+        f"{path}:5: name of door 2: 'A' is already defined.",
     ]
 
 
@@ -105,7 +105,7 @@ def test_durations_out_of_their_bounds_are_refused(tmp_path: Path) -> None:
 
     assert str(refused.value).splitlines() == [
         f"{path}:2: opens_for of window 1: it must be longer than zero.",
-        f"{path}:3: closes_for of window 1: it can be 1s to 2m.",
+        f"{path}:3: closes_for of window 1: it must be 1s to 2m.",
     ]
 
 
@@ -140,7 +140,9 @@ def test_program_is_found_on_the_path_or_beside_the_file(tmp_path: Path) -> None
 
     assert find_command(("./check", "-v"), tmp_path, "") == (beside, "-v")
     assert find_command(("check",), Path(), str(tmp_path)) == (beside,)
-    with pytest.raises(WrongKeyError, match="there is no program 'check'") as refused:
+    with pytest.raises(
+        WrongKeyError, match="program not found or not executable: 'check'"
+    ) as refused:
         find_command(("check",), tmp_path, "", "verify")
     assert refused.value.key == "verify"
 
@@ -164,8 +166,8 @@ def test_address_with_a_host_is_taken(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("ftp://hooks.example/", "begins with http"),
-        ("hooks.example", "begins with http"),
+        ("ftp://hooks.example/", "begin with http"),
+        ("hooks.example", "begin with http"),
         ("https://user:SECRET/PASS@hooks.example/", "host or port is invalid"),
         ("https://../", "host or port is invalid"),
         ("https://:80/", "host or port is invalid"),

@@ -81,7 +81,7 @@ def test_tables_are_known_by_their_names() -> None:
     ],
 )
 def test_line_that_is_not_toml_is_found(text: str, line: int, problem: str) -> None:
-    with pytest.raises(NotTomlError, match=f"^This is not TOML: .*{problem}") as refused:
+    with pytest.raises(NotTomlError, match=f"^Not valid TOML: .*{problem}") as refused:
         decode(text)
 
     assert refused.value.line == line

@@ -241,7 +241,7 @@ def test_gate_that_is_not_in_the_file_is_shut(bench: Bench, question: Question) 
     answer = bench.gates.ask(replace(question, gate="gone"))
 
     assert (answer.status, answer.ask_again_at) == (GateStatus.SHUT, NOW + timedelta(minutes=1))
-    assert "no gate called 'gone'" in answer.output
+    assert "Unknown gate 'gone'" in answer.output
 
 
 def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) -> None:
@@ -254,7 +254,7 @@ def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) ->
     broken.close()
 
     assert answer.status is GateStatus.SHUT
-    assert answer.output == "The server failed to ask it: ZeroDivisionError."
+    assert answer.output == "The server failed to ask the gate: ZeroDivisionError."
     assert [line["event"] for line in logs] == ["gate_failed"]
 
 
@@ -319,7 +319,7 @@ def test_test_ends_without_an_answer_when_the_server_stops() -> None:
     refusals: list[NoAnswerError] = []
 
     def test() -> None:
-        with pytest.raises(NoAnswerError, match="about to stop") as refused:
+        with pytest.raises(NoAnswerError, match="server is stopping") as refused:
             gates.test("probe")
         refusals.append(refused.value)
 

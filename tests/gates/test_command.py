@@ -39,9 +39,9 @@ def is_running(pid: int) -> bool:
     [
         ("echo fine", True, "fine"),
         ("true", True, ""),
-        ("echo one; echo two >&2; exit 3", False, "one\ntwo\nIt ended with exit code 3."),
-        ("kill -9 $$", False, "It ended with signal 9."),
-        ("exec >&- 2>&-; sleep 0.2; exit 4", False, "It ended with exit code 4."),
+        ("echo one; echo two >&2; exit 3", False, "one\ntwo\nThe command ended with exit code 3."),
+        ("kill -9 $$", False, "The command ended with signal 9."),
+        ("exec >&- 2>&-; sleep 0.2; exit 4", False, "The command ended with exit code 4."),
         ("printf '\\033[1mloud\\033(B\\033[m\\a\\n'", True, "loud"),
         ("printf '\\033]0;a title\\alow\\033\\n'", True, "low"),
     ],
@@ -77,7 +77,7 @@ def test_program_that_hangs_is_ended_with_what_it_has_started(
     verdict = ask(question, f"sleep 60 & echo $! > {tmp_path}/pid; echo busy; wait", seconds=0.5)
 
     assert not verdict.is_open
-    assert verdict.output == "busy\nIt has not ended within 0.5 seconds."
+    assert verdict.output == "busy\nThe command timed out after 0.5 seconds."
     assert time.monotonic() - begun < SOON
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
     wait_for(lambda: not is_running(pid), "the child still runs")
@@ -99,7 +99,7 @@ def test_endless_output_is_cut_to_the_last_of_it(question: Question) -> None:
 
     assert not verdict.is_open
     assert len(verdict.output) == MOST_OUTPUT
-    assert verdict.output.endswith("forewarn\nIt has not ended within 0.5 seconds.")
+    assert verdict.output.endswith("forewarn\nThe command timed out after 0.5 seconds.")
 
 
 def test_program_that_is_not_there_is_shut(question: Question, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_program_that_is_not_there_is_shut(question: Question, tmp_path: Path) -
     verdict = put(gate, question)
 
     assert not verdict.is_open
-    assert verdict.output.startswith("It could not be started: ")
+    assert verdict.output.startswith("The command could not be started: ")
 
 
 def test_nothing_runs_any_more_when_it_is_closed(question: Question, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_nothing_runs_any_more_when_it_is_closed(question: Question, tmp_path: P
 
     assert not is_running(int((tmp_path / "pid").read_text(encoding="utf-8")))
     assert [verdict.is_open for verdict in verdicts] == [False]
-    assert "about to stop" in put(gate, question).output
+    assert "server is stopping" in put(gate, question).output
 
 
 def test_no_descriptor_is_left_open(question: Question) -> None:

@@ -104,7 +104,7 @@ def test_fronts_need_a_place_for_their_socket(
 
     with (
         ExitStack() as closing,
-        pytest.raises(StartError, match=r"Fronts cannot be given a socket: .* set TMPDIR"),
+        pytest.raises(StartError, match=r"Cannot create a socket for the fronts: .* set TMPDIR"),
     ):
         open_for(1, tmp_path, closing)
 

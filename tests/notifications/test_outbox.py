@@ -160,7 +160,7 @@ def test_way_that_breaks_is_one_more_failed_attempt(
     assert [line["event"] for line in logs].count("notifier_failed") == 1
     (failed,) = store.read(lambda reading: reading.notifications())
     assert (failed.attempts, failed.status) == (3, NotificationStatus.FAILED)
-    assert failed.problem == "The server failed to send it: RuntimeError."
+    assert failed.problem == "The server failed to send the message: RuntimeError."
 
 
 def test_full_disk_does_not_repeat_a_message_over_and_over(

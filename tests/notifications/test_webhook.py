@@ -76,10 +76,10 @@ def test_connection_is_kept(receiver: Receiver, notifier: Notifier, message: Not
 @pytest.mark.parametrize(
     ("answer", "said", "is_final", "seconds"),
     [
-        ((500, {}), "The receiver answers 500 Internal Server Error.", False, 0),
-        ((302, {"Location": "/x"}), "The receiver answers 302 Found.", False, 0),
-        ((410, {}), "The receiver is gone: 410 Gone.", True, 0),
-        ((503, {"Retry-After": "7"}), "The receiver answers 503 Service Unavailable.", False, 7),
+        ((500, {}), "The receiver answered 500 Internal Server Error.", False, 0),
+        ((302, {"Location": "/x"}), "The receiver answered 302 Found.", False, 0),
+        ((410, {}), "The receiver no longer exists: 410 Gone.", True, 0),
+        ((503, {"Retry-After": "7"}), "The receiver answered 503 Service Unavailable.", False, 7),
         (None, "The request failed: ", False, 0),
     ],
 )
@@ -138,5 +138,5 @@ def test_message_the_template_fails_for_is_given_up(
     delivery = way.deliver(message, now=NOW)
 
     assert (delivery.is_delivered, delivery.is_final) == (False, True)
-    assert delivery.answer.startswith("The template fails: ")
+    assert delivery.answer.startswith("The template failed: ")
     assert receiver.received == []

@@ -118,7 +118,7 @@ def test_unknown_scope_is_refused(fleet: Store, operator: Context) -> None:
 
 
 def test_limited_admin_is_refused(fleet: Store, operator: Context) -> None:
-    with pytest.raises(TokenOrderError, match="make it an operator"):
+    with pytest.raises(TokenOrderError, match="use the role operator"):
         create(fleet, operator, replace(DEPLOY, role=Role.ADMIN, scopes=("web",)))
 
 

@@ -91,7 +91,7 @@ def test_event_of_another_scope_is_unknown(
 def test_resource_that_is_not_there_is_unknown(
     fleet: Store, operator: Context, kind: ScopeKind
 ) -> None:
-    with pytest.raises(UnknownResourceError, match="called 'ghost' in resource group 'Shop'"):
+    with pytest.raises(UnknownResourceError, match="'ghost' in resource group 'Shop'"):
         approve(fleet, operator, EventId("E1"), kind, "ghost")
 
 

@@ -229,6 +229,6 @@ def test_server_on_a_backup_is_paused_and_shows_no_incarnation_again(
     assert new.document_incarnation > AHEAD
     assert pause is not None
     assert pause.who == "server"
-    assert pause.reason == entry.detail == f"the database is a backup of {AT.isoformat()}"
+    assert pause.reason == entry.detail == f"the database is a backup from {AT.isoformat()}"
     back_up(backup, tmp_path / "next.db", at=AT)
     assert examine(tmp_path / "next.db").backup_taken_at == AT.isoformat()

@@ -230,17 +230,19 @@ def test_virtual_machine_that_has_not_approved(world: World) -> None:
     world.start("web")
 
     assert world.sentence(ReasonKind.APPROVAL_OF_ANY) == (
-        f"Event {E1} in {WEB}: Not approved yet; one approval is enough (web-0). "
-        "It starts at 2026-01-05 08:15:00 GMT at the latest."
+        f"Event {E1} in {WEB}: Not approved yet; one approval is enough (web-0). The event "
+        "starts at 2026-01-05 08:15:00 GMT at the latest."
     )
-    assert world.verdict() == ("It continues by itself, at 2026-01-05 08:15:00 GMT at the latest.")
+    assert world.verdict() == (
+        "The maintenance continues automatically, at 2026-01-05 08:15:00 GMT at the latest."
+    )
 
 
 def test_virtual_machines_that_each_have_to_approve(world: World) -> None:
     world.apply(('name = "db"', 'name = "db"\napproval = "all"'))
     world.start("db")
 
-    assert "Not approved by db-0; all of its virtual machines must approve." in world.sentence(
+    assert "Not approved by db-0; every affected virtual machine must approve." in world.sentence(
         ReasonKind.APPROVAL_OF_ALL
     )
 
@@ -249,8 +251,9 @@ def test_virtual_machine_that_has_to_approve_for_all(world: World) -> None:
     world.apply(('name = "db"', 'name = "db"\napproval = "leader"'))
     world.start("db")
 
-    assert "Not approved by db-0, whose approval counts." in world.sentence(
-        ReasonKind.APPROVAL_OF_LEADER
+    assert (
+        "Not approved by db-0, the only virtual machine whose approval counts."
+        in world.sentence(ReasonKind.APPROVAL_OF_LEADER)
     )
 
 
@@ -259,8 +262,8 @@ def test_event_that_starts_together_with_another_of_its_host(world: World) -> No
     world.approve(E2)
 
     assert world.blockers()[ReasonKind.HOST_OPERATION].sentence == (
-        f"Event {E2} on kvm-0: It starts together with {E3} on kvm-0, which is not approved by "
-        "web-0 and waits until 2026-01-05 08:15:00 GMT at most."
+        f"Event {E2} on kvm-0: The event starts together with {E3} on kvm-0, which is not "
+        "approved by web-0 and waits until 2026-01-05 08:15:00 GMT at the latest."
     )
     assert "08:15:00" in world.verdict()
 
@@ -276,7 +279,7 @@ def test_event_that_starts_together_with_one_that_has_more_time(world: World) ->
     ]
     assert len(sentences) == 2
     for sentence in sentences:
-        assert sentence.endswith("It starts at 2026-01-05 09:00:00 GMT at the latest.")
+        assert sentence.endswith("The event starts at 2026-01-05 09:00:00 GMT at the latest.")
 
 
 def test_event_that_is_withdrawn(world: World) -> None:
@@ -286,11 +289,11 @@ def test_event_that_is_withdrawn(world: World) -> None:
     blockers = world.blockers()
 
     assert blockers[BlockerKind.ABORTED].sentence == (
-        "It was aborted by alice at 2026-01-05 08:00:00 GMT: no further step begins, and started "
-        "events run to their end."
+        "The maintenance was aborted by alice at 2026-01-05 08:00:00 GMT; no further step "
+        "begins, but started events complete."
     )
     assert blockers[ReasonKind.MAINTENANCE_ABORTED].sentence == (
-        f"Event {E1} in {DB}: Its maintenance {M1} was aborted; it is being withdrawn."
+        f"Event {E1} in {DB}: Maintenance {M1} was aborted; the event is being withdrawn."
     )
     assert world.explain().status is MaintenanceStatus.ABORTING
 
@@ -313,8 +316,8 @@ def test_event_that_waits_for_a_restart_of_its_virtual_machine(world: World) -> 
     world.approve(E1)
 
     assert world.sentence(ReasonKind.OTHER_EVENT) == (
-        f"Event {E1} in {DB}: It waits for {restarted.event_id} on db-0 to end: "
-        "a virtual machine has one impact at a time."
+        f"Event {E1} in {DB}: The event waits for {restarted.event_id} on db-0 to end: a virtual "
+        "machine has one impact at a time."
     )
     assert world.explain().standstill.verdict.kind is VerdictKind.BY_PROGRESS
     world.advance(minutes=10)
@@ -329,7 +332,8 @@ def test_event_that_waits_for_a_restart_by_hand(world: World) -> None:
     world.advance(minutes=16)
 
     assert world.verdict() == (
-        f"It does not continue until somebody acts: forewarn event complete {restarted.event_id}."
+        "The maintenance does not continue until an operator acts: forewarn event complete "
+        f"{restarted.event_id}."
     )
 
 
@@ -338,7 +342,7 @@ def test_impact_that_is_not_simulated_ends_nobody_knows_when(world: World) -> No
     world.approve(E1)
     world.rules = Rules()
 
-    assert world.verdict() == "It continues by itself; the time is not known."
+    assert world.verdict() == "The maintenance continues automatically, at an unknown time."
 
 
 def test_impact_that_is_carried_out_by_hand(world: World) -> None:
@@ -347,12 +351,12 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
     world.approve(E1)
 
     assert world.sentence(ReasonKind.BY_HAND) == (
-        f"Event {E1} in {DB}: An operator has to carry it out on db-0, since "
-        "2026-01-05 08:00:00 GMT, and then complete it, with: "
+        f"Event {E1} in {DB}: Since 2026-01-05 08:00:00 GMT, the event waits for an operator to "
+        "carry out the impact on db-0 and complete it, with: "
         f"forewarn event complete {E1}"
     )
     assert world.verdict() == (
-        f"It does not continue until somebody acts: forewarn event complete {E1}."
+        f"The maintenance does not continue until an operator acts: forewarn event complete {E1}."
     )
 
 
@@ -360,7 +364,7 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
     ("ask_again_at", "ending", "kind"),
     [
         (MONDAY + timedelta(minutes=1), "waits and asks again at", VerdictKind.BY_PROGRESS),
-        (None, "so it waits.", VerdictKind.NEVER),
+        (None, "so the server waits.", VerdictKind.NEVER),
     ],
 )
 def test_impact_of_which_nobody_knows(
@@ -386,8 +390,8 @@ def test_impact_without_an_executor_waits_for_whoever_corrects_its_file(world: W
         ReasonKind.NO_EXECUTOR
     )
     assert world.verdict() == (
-        "It does not continue until somebody acts: "
-        "correct the executor file and send the server a SIGHUP."
+        "The maintenance does not continue until an operator acts: "
+        "correct the executor file, then send SIGHUP to the server."
     )
 
 
@@ -420,10 +424,10 @@ def test_event_that_takes_longer_than_expected(world: World) -> None:
     blockers = world.blockers()
 
     assert blockers[ReasonKind.OVERDUE].sentence == (
-        f"Event {E1} in {DB}: It has been overdue since 2026-01-05 08:10:00 GMT: it takes longer "
-        "than announced and tolerated."
+        f"Event {E1} in {DB}: The event has been overdue since 2026-01-05 08:10:00 GMT: it takes "
+        "longer than announced."
     )
-    assert "until somebody acts" in world.verdict()
+    assert "until an operator acts" in world.verdict()
 
 
 def test_pause(world: World) -> None:
@@ -433,11 +437,12 @@ def test_pause(world: World) -> None:
     world.advance(minutes=6)
 
     assert world.sentence(BlockerKind.PAUSED) == (
-        "It was paused by alice at 2026-01-05 08:00:00 GMT: no further step begins. "
+        "The maintenance was paused by alice at 2026-01-05 08:00:00 GMT; no further step begins. "
         f"Continue with: forewarn maintenance resume {M1}"
     )
     assert world.verdict() == (
-        f"It does not continue until somebody acts: forewarn maintenance resume {M1}."
+        "The maintenance does not continue until an operator acts: forewarn maintenance resume "
+        f"{M1}."
     )
     assert world.explain().status is MaintenanceStatus.PAUSED
 
@@ -457,7 +462,7 @@ def test_pause_that_nobody_is_known_to_have_ordered(world: World) -> None:
     begun = world.start("db")
     world.store.write(lambda tx: tx.put_maintenance(pause(begun)))
 
-    assert "It was paused: no further step begins." in (
+    assert "The maintenance was paused; no further step begins." in (
         world.blockers()[BlockerKind.PAUSED].sentence
     )
 
@@ -475,7 +480,7 @@ def test_failure_of_an_impact(world: World) -> None:
         f"or skip it with: forewarn maintenance skip {M1} {DB}"
     )
     assert (
-        f"somebody acts: forewarn maintenance retry {M1} {DB}, "
+        f"an operator acts: forewarn maintenance retry {M1} {DB}, "
         f"or forewarn maintenance skip {M1} {DB}."
     ) in world.verdict()
 
@@ -530,8 +535,8 @@ def test_canary_that_has_to_prove_itself(world: World) -> None:
     world.advance(minutes=20 + 30 + 20)
 
     assert world.sentence(BlockerKind.CANARY_SOAK) == (
-        f"The canary ({DB}) has completed; the next step in {WEB} waits until "
-        "2026-01-05 09:40:00 GMT to see how it does."
+        f"The canary ({DB}) has completed; the next step in {WEB} waits until 2026-01-05 "
+        "09:40:00 GMT, when its soak time ends."
     )
     assert "09:40:00 GMT at the latest" in world.verdict()
 
@@ -584,8 +589,8 @@ def test_scope_that_is_busy_with_an_event_of_an_operator(world: World) -> None:
     (blocker,) = world.explain(begun.maintenance_id).standstill.blockers
 
     assert blocker.sentence == (
-        f"The next step in {WEB} waits until event {event.event_id} for web-1 has ended, "
-        "which is not part of any maintenance."
+        f"The next step in {WEB} waits for event {event.event_id} on web-1 to end "
+        "(not part of any maintenance)."
     )
     assert blocker.kind is BlockerKind.BUSY
     verdict = world.explain(begun.maintenance_id).standstill.verdict
@@ -599,8 +604,7 @@ def test_scope_that_is_busy_with_another_maintenance(world: World) -> None:
     (blocker,) = world.explain(other.maintenance_id).standstill.blockers
 
     assert blocker.sentence == (
-        f"The next step in {WEB} waits until event {E1} for web-0 has ended, "
-        f"which is a step of maintenance {M1}."
+        f"The next step in {WEB} waits for event {E1} on web-0 to end (a step of maintenance {M1})."
     )
 
 
@@ -622,7 +626,7 @@ def test_scope_that_is_busy_with_what_nobody_knows_of(world: World) -> None:
     world.approve(E1)
 
     assert say_verdict(world.explain(other.maintenance_id).standstill.verdict) == (
-        f"It does not continue until somebody acts: forewarn event complete {E1}."
+        f"The maintenance does not continue until an operator acts: forewarn event complete {E1}."
     )
 
 
@@ -635,7 +639,7 @@ def test_scope_in_which_another_maintenance_is_about_to_begin(world: World) -> N
 
     first, second = (world.explain(each.maintenance_id).standstill for each in begun)
 
-    assert first.verdict.sentence == "Nothing is holding it: it is about to continue."
+    assert first.verdict.sentence == "Nothing holds the maintenance; it is about to continue."
     (waiting,) = second.blockers
     assert waiting.sentence == (
         f"The next step in {WEB} waits for another maintenance, "
@@ -652,8 +656,8 @@ def test_capacity_while_something_else_is_in_flight(world: World) -> None:
     (blocker,) = world.explain(begun.maintenance_id).standstill.blockers
 
     assert blocker.sentence == (
-        f"The next step in {WEB} waits until enough is available: 1 of 3 would stay up, but "
-        f"at least 2 must while {event.event_id} is in flight for web-2."
+        f"The next step in {WEB} waits for capacity: 1 of 3 would stay available, "
+        f"but the minimum is 2 while {event.event_id} is in flight for web-2."
     )
     assert blocker.kind is BlockerKind.CAPACITY
 
@@ -665,7 +669,8 @@ def test_capacity_while_somebody_does_something_by_hand(world: World) -> None:
     begun = world.start("web", course=Course(min_available=60, in_order=True))
 
     assert say_verdict(world.explain(begun.maintenance_id).standstill.verdict) == (
-        f"It does not continue until somebody acts: forewarn event complete {event.event_id}."
+        "The maintenance does not continue until an operator acts: forewarn event complete "
+        f"{event.event_id}."
     )
 
 
@@ -682,8 +687,9 @@ def test_capacity_that_is_never_there(world: World) -> None:
     world.advance(minutes=10)
 
     assert world.sentence(BlockerKind.CAPACITY_NEVER) == (
-        f"The next step in {WEB} takes too many at once: 1 of 3 would stay up, but at least 2 "
-        "must. Move virtual machines to other update domains, or end it with: "
+        f"The next step in {WEB} takes too many virtual machines at once: 1 of 3 would stay "
+        "available, but the minimum is 2. Move some to other update domains, or abort the "
+        "maintenance with: "
         f"forewarn maintenance abort {M1}"
     )
     assert f"forewarn maintenance abort {M1}" in world.verdict()
@@ -694,7 +700,7 @@ def test_soak(world: World) -> None:
     world.advance(minutes=21)
 
     assert world.sentence(BlockerKind.SOAK) == (
-        f"The next step in {DB} waits until 2026-01-05 09:20:00 GMT, when the last has soaked."
+        f"The next step in {DB} waits until 2026-01-05 09:20:00 GMT, when the soak time ends."
     )
     assert "09:20:00 GMT at the latest" in world.verdict()
 
@@ -707,8 +713,8 @@ def test_window(world: World) -> None:
     world.start("db", course=nights("daily 22:00-23:00 UTC"))
 
     assert world.sentence(BlockerKind.CALENDAR) == (
-        f"The next step in {DB} waits until 2026-01-05 22:00:00 GMT, when the calendar has room "
-        "for it."
+        f"The next step in {DB} waits until 2026-01-05 22:00:00 GMT, when it next fits the "
+        "calendar."
     )
     assert "22:00:00 GMT at the latest" in world.verdict()
 
@@ -718,8 +724,8 @@ def test_window_that_has_become_too_short(world: World) -> None:
     world.apply(('name = "db"', 'name = "db"\nnotice = "1h"'))
 
     assert world.sentence(BlockerKind.CALENDAR_NEVER) == (
-        f"The next step in {DB} is longer than the calendar is ever open. "
-        f"End it with: forewarn maintenance abort {M1}"
+        f"The next step in {DB} is too long for every opening of the calendar. Abort the "
+        f"maintenance with: forewarn maintenance abort {M1}"
     )
 
 
@@ -733,10 +739,12 @@ def test_notice_outside_the_window_leaves_the_window_for_work(world: World) -> N
     world.approve(E1)
 
     assert world.sentence(ReasonKind.WINDOW) == (
-        f"Event {E1} in {DB}: It starts only while the calendar of its maintenance is open, "
+        f"Event {E1} in {DB}: The event starts only while the calendar of its maintenance is open, "
         "next at 2026-01-05 09:00:00 GMT."
     )
-    assert world.verdict() == ("It continues by itself, at 2026-01-05 09:00:00 GMT at the latest.")
+    assert world.verdict() == (
+        "The maintenance continues automatically, at 2026-01-05 09:00:00 GMT at the latest."
+    )
     world.advance(minutes=13)
     assert ReasonKind.WINDOW in world.blockers()
     world.advance(minutes=1)
@@ -772,7 +780,7 @@ def test_soak_that_ends_when_the_window_has_closed(world: World) -> None:
     world.start("db", course=course)
     world.advance(minutes=21)
 
-    assert "2026-01-05 09:10:00 GMT, when the last has soaked" in (
+    assert "2026-01-05 09:10:00 GMT, when the soak time ends" in (
         world.blockers()[BlockerKind.SOAK].sentence
     )
     assert "2026-01-06 08:00:00 GMT at the latest" in world.verdict()
@@ -783,7 +791,7 @@ def test_soak_before_a_gate_is_asked(world: World) -> None:
     world.advance(minutes=21)
 
     assert BlockerKind.SOAK in world.blockers()
-    assert world.verdict() == "It continues by itself; the time is not known."
+    assert world.verdict() == "The maintenance continues automatically, at an unknown time."
 
 
 def test_no_more_at_once(world: World) -> None:
@@ -855,15 +863,15 @@ def test_gate_that_is_asked(world: World) -> None:
     behind_a_gate(world, Answer(status=GateStatus.ASKING, ask_again_at=MONDAY + timedelta(hours=9)))
 
     assert world.sentence(BlockerKind.GATE_ASKED) == (
-        f"The next step in {DB} waits for gate smoke, which is asked."
+        f"The next step in {DB} waits for gate smoke; the server is asking it."
     )
-    assert world.verdict() == "It continues by itself; the time is not known."
+    assert world.verdict() == "The maintenance continues automatically, at an unknown time."
 
 
 def shut(**again: float) -> Answer:
     return Answer(
         status=GateStatus.SHUT,
-        output="error rate 7 %\nIt ended with 1.",
+        output="error rate 7 %\nThe command ended with 1.",
         ask_again_at=MONDAY + timedelta(**again),
     )
 
@@ -883,8 +891,8 @@ def test_gate_that_is_shut(world: World) -> None:
     behind_a_gate(world, shut(hours=9))
 
     assert world.sentence(BlockerKind.GATE_SHUT) == (
-        f"The next step in {DB} waits for gate smoke (error rate 7 % / It ended with 1.); "
-        "it is asked until 2026-01-05 08:50:00 GMT."
+        f"The next step in {DB} waits for gate smoke (error rate 7 % / The command ended with "
+        "1.); the server asks again until 2026-01-05 08:50:00 GMT."
     )
 
 
@@ -893,9 +901,8 @@ def test_gate_that_has_been_shut_for_too_long(world: World) -> None:
     world.advance(minutes=30)
 
     assert world.sentence(BlockerKind.GATE_HOLDS) == (
-        f"The next step in {DB} is held by gate smoke (error rate 7 % / It ended with 1.); "
-        "the server has stopped asking. "
-        f"Have it asked again with: forewarn maintenance resume {M1}"
+        f"Gate smoke (error rate 7 % / The command ended with 1.) holds the next step in {DB}; "
+        f"the server has stopped asking. Ask it again with: forewarn maintenance resume {M1}"
     )
     assert f"forewarn maintenance resume {M1}" in world.verdict()
 
@@ -905,7 +912,9 @@ def test_gate_is_asked_again_when_somebody_resumes(world: World) -> None:
     world.advance(minutes=30)
     world.store.write(lambda tx: resume_maintenance(tx, world.context(), M1))
 
-    assert "it is asked until 2026-01-05 09:21:00 GMT" in world.sentence(BlockerKind.GATE_SHUT)
+    assert "the server asks again until 2026-01-05 09:21:00 GMT" in world.sentence(
+        BlockerKind.GATE_SHUT
+    )
 
 
 def test_host_that_has_come_to_carry_two_update_domains(world: World) -> None:
@@ -923,7 +932,7 @@ def test_host_that_has_come_to_carry_two_update_domains(world: World) -> None:
         f"Host kvm-1 carries virtual machines of more than one update domain of {WEB}: "
         "web-1, web-2. Move some of them to another host first."
     )
-    assert "somebody acts: move virtual machines to another host." in world.verdict()
+    assert "an operator acts: move virtual machines to another host." in world.verdict()
 
 
 def test_what_is_over_is_held_by_nothing(world: World) -> None:
@@ -933,7 +942,7 @@ def test_what_is_over_is_held_by_nothing(world: World) -> None:
     found = world.explain()
 
     assert (found.standstill.blockers, found.status) == ((), MaintenanceStatus.COMPLETED)
-    assert world.verdict() == "It has ended."
+    assert world.verdict() == "The maintenance has ended."
 
 
 def test_what_is_done_but_not_yet_recorded_so_is_about_to_go_on(world: World) -> None:

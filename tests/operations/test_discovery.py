@@ -280,7 +280,7 @@ def test_machines_of_people_are_left_alone_until_they_hand_them_over(
 
     done = source.follow(census({"name": "WEB-0", "host": "kvm-2"}))
 
-    assert done.remarks == ("WEB-0: declared by somebody else, and left as is.",)
+    assert done.remarks == ("WEB-0: declared elsewhere, so left unchanged.",)
     (vm,) = source.fleet.virtual_machines.values()
     assert (vm.name, vm.host, vm.labels) == ("web-0", "kvm-1", {OWNER_LABEL: "other"})
 
@@ -326,7 +326,7 @@ def test_single_machine_that_is_wrong_is_left_out(source: Follower) -> None:
     done = source.follow(census({"name": "a", "addresses": ["nowhere"]}, "b"))
 
     assert source.own == ["b"]
-    assert done.remarks == ("The address 'nowhere' of a is not an IP address.",)
+    assert done.remarks == ("The address 'nowhere' of a is not a valid IP address.",)
 
 
 def test_set_in_another_spelling_leaves_out_the_machines_in_it(source: Follower) -> None:

@@ -36,7 +36,7 @@ def test_fault_is_refused_where_other_replicas_would_not_know_of_it(
 ) -> None:
     shared = replace(operator, rules=Rules(is_shared=True))
 
-    with pytest.raises(SharedDatabaseError, match="Faults need a server with a database file"):
+    with pytest.raises(SharedDatabaseError, match="Faults need a server with a SQLite database"):
         fleet.write(lambda tx: record_fault_set(tx, shared, "web-0", REFUSED))
 
     assert written(fleet) == []
@@ -45,7 +45,7 @@ def test_fault_is_refused_where_other_replicas_would_not_know_of_it(
 def test_fault_is_refused_where_other_processes_answer(fleet: Store, operator: Context) -> None:
     with_fronts = replace(operator, rules=Rules(has_fronts=True))
 
-    with pytest.raises(FrontsError, match="this one has fronts"):
+    with pytest.raises(FrontsError, match="this server has fronts"):
         fleet.write(lambda tx: record_fault_set(tx, with_fronts, "web-0", REFUSED))
 
     assert written(fleet) == []

@@ -82,7 +82,7 @@ def test_start_places_nothing_on_a_closed_host_and_warns(
     ((level, event, reason),) = start(fleet, settings)
 
     assert (level, event) == ("warning", "fleet_file_skipped")
-    assert reason.startswith("kvm-0 is closed to new virtual machines since")
+    assert reason.startswith("kvm-0 has been closed to new virtual machines since")
     assert host_of(fleet, "web-0") == "kvm-1"
 
 
@@ -95,7 +95,7 @@ def test_start_leaves_a_machine_in_an_event_as_it_is_and_warns(
 
     ((_, event, reason),) = start(fleet, settings)
 
-    assert (event, reason.startswith("web-0 is in ")) == ("fleet_file_skipped", True)
+    assert (event, reason.startswith("web-0 is part of ")) == ("fleet_file_skipped", True)
     assert host_of(fleet, "web-0") == "kvm-1"
 
 
@@ -114,7 +114,7 @@ def test_machine_stays_where_its_impact_moved_it_while_the_file_has_it_where_it_
 ) -> None:
     follow(fleet, operator, name, "kvm-1")
     follow(fleet, operator, name, "kvm-2")
-    remark = f"{name} stays on kvm-2, where its executor moved it; the file has it on {host}."
+    remark = f"{name} stays on kvm-2, where its executor moved it; the file places it on {host}."
 
     assert start(fleet, settings) == [("warning", "fleet_file_skipped", remark)]
     assert host_of(fleet, name) == "kvm-2"
@@ -140,5 +140,5 @@ def test_file_undoes_what_an_operator_did_after_a_move(
     follow(fleet, operator, "web-0", "kvm-3")
 
     assert [detail for _, _, detail in start(fleet, settings)] == [
-        "web-0 stays on kvm-3, where its executor moved it; the file has it on kvm-0."
+        "web-0 stays on kvm-3, where its executor moved it; the file places it on kvm-0."
     ]

@@ -16,5 +16,5 @@ def test_gate_that_is_tried_is_in_the_audit(store: Store, operator: Context) -> 
 
 
 def test_gate_that_there_is_not_is_refused(store: Store, operator: Context) -> None:
-    with pytest.raises(GateNotFoundError, match="no gate called 'nobody'"):
+    with pytest.raises(GateNotFoundError, match="Unknown gate 'nobody'"):
         store.write(lambda tx: prepare_gate_test(tx, operator, ["smoke"], "nobody"))

@@ -261,7 +261,7 @@ def test_failure_of_the_last_host_is_held_and_not_completed(cluster: Cluster) ->
 
     assert cluster.report().status is MaintenanceStatus.HELD
     assert f"maintenance retry {cluster.maintenance_id} kvm-1" in cluster.explanation()
-    assert "It does not continue until somebody acts" in cluster.explanation()
+    assert "The maintenance does not continue until an operator acts" in cluster.explanation()
 
 
 def test_resuming_leaves_a_failure_as_it_is(cluster: Cluster) -> None:
@@ -342,7 +342,7 @@ def test_placement_group_is_skipped_by_the_name_of_its_scale_set(cluster: Cluste
     cluster.maintenance_id = begun.maintenance_id
     cluster.advance(hours=5)
 
-    with pytest.raises(UnknownPlaceError, match=r"no scope 'batches' .* Did you mean batch\?"):
+    with pytest.raises(UnknownPlaceError, match=r"Unknown scope 'batches' .* Did you mean batch\?"):
         cluster.skip("batches")
     cluster.skip("Batch")
 
@@ -423,7 +423,9 @@ def test_only_what_has_failed_and_is_over_can_be_retried(cluster: Cluster) -> No
         cluster.retry()
     with pytest.raises(UnknownFailureError, match="Nothing has failed in 'kvm-1'"):
         cluster.skip("kvm-1")
-    with pytest.raises(UnknownPlaceError, match=r"no host 'rack' in .* It has kvm-0, kvm-1"):
+    with pytest.raises(
+        UnknownPlaceError, match=r"Unknown host 'rack' in .* It includes kvm-0, kvm-1"
+    ):
         cluster.retry("rack")
     events = cluster.in_flight()
     for event in events.values():
@@ -488,9 +490,9 @@ def test_host_is_worked_on_once_when_every_machine_is_out_of_the_way(cluster: Cl
     cluster.advance(minutes=10)
     assert cluster.crew.begun == {("kvm-0", HostTaskKind.WORK, 1, None): 1}
     assert cluster.reasons(events["db"])[ReasonKind.HOST_WORK] == (
-        "kvm-0 (patching) is being worked on."
+        "The work on kvm-0 (patching) is under way."
     )
-    assert "kvm-0 (patching) is being worked on." in cluster.explanation()
+    assert "The work on kvm-0 (patching) is under way." in cluster.explanation()
 
     cluster.lead().settle()  # a crash: it is asked, and not begun again
     cluster.crew.says.clear()
@@ -515,8 +517,8 @@ def test_machine_that_takes_longer_is_waited_for(cluster: Cluster) -> None:
     cluster.advance(minutes=1)
 
     assert cluster.reasons(events["db"])[ReasonKind.HOST_GUESTS] == (
-        "The work on kvm-0 begins when every virtual machine there is out of the way; "
-        "it waits for web-0, db."
+        "The work on kvm-0 begins after the impacts on its virtual machines; it waits for "
+        "web-0, db."
     )
 
 
@@ -538,7 +540,7 @@ def test_host_that_is_not_back_in_time_fails_and_is_retried(cluster: Cluster) ->
     (event,) = cluster.in_flight().values()
     assert cluster.phase("kvm-1") is HostPhase.VERIFY
     assert cluster.reasons(event)[ReasonKind.HOST_VERIFY] == (
-        "kvm-1 has to be back by 2026-01-05 08:30:00 GMT; it is checked until then."
+        "kvm-1 must be back by 2026-01-05 08:30:00 GMT; the server checks it until then."
     )
     cluster.advance(minutes=5)
 
@@ -574,7 +576,7 @@ def test_unknown_work_holds_with_the_name_of_the_host_until_it_is_skipped(
     report = cluster.report()
     assert report.standings == {"kvm-0": Standing.SKIPPED, "kvm-1": Standing.SUCCEEDED}
     assert {event.reason for event in report.events if event.host == "kvm-0"} == {
-        "given up by alice"
+        "skipped by alice"
     }
 
 
@@ -588,7 +590,7 @@ def test_work_without_an_executor_waits_for_whoever_corrects_its_file(cluster: C
     cluster.advance(hours=2)
 
     assert "The server cannot use its executors: no file." in cluster.explanation()
-    assert cluster.explanation().endswith("the executor file and send the server a SIGHUP.")
+    assert cluster.explanation().endswith("the executor file, then send SIGHUP to the server.")
 
 
 def test_unknown_work_is_asked_about_again_when_the_executor_file_has_it_again(
@@ -726,7 +728,7 @@ def test_machine_is_not_placed_where_too_few_would_be_left(cluster: Cluster) -> 
     cluster.start("kvm-0", min_available=66)
     more = MOVED.replace("web-2", "web-3").replace("update_domain = 2", "update_domain = 0")
 
-    with pytest.raises(HostUnderWayError, match="would stay up"):
+    with pytest.raises(HostUnderWayError, match="would stay available"):
         cluster.apply(f'{SET}{more}host = "kvm-0"')
 
 
@@ -797,7 +799,7 @@ def test_no_other_update_domain_begins_while_a_machine_that_was_told_is_out(
     cluster.start("kvm-1")
 
     assert set(cluster.in_flight()) == {"web-9"}
-    assert "waits until event" in cluster.explanation()
+    assert "waits for event" in cluster.explanation()
     cluster.crew.says.clear()
     cluster.lead().settle()
     assert set(cluster.in_flight()) == {"web-1"}
@@ -931,7 +933,7 @@ def test_host_that_goes_no_further_while_the_server_is_paused_says_so(
 
     assert cluster.phase(host) is phase
     assert f"Nothing further happens on {host}: the server has been paused" in cluster.explanation()
-    assert cluster.explanation().endswith("until somebody acts: forewarn resume.")
+    assert cluster.explanation().endswith("until an operator acts: forewarn resume.")
     cluster.store.write(lambda tx: resume_server(tx, cluster.context()))
     cluster.advance(hours=1)
     assert cluster.report().standings == {host: Standing.SUCCEEDED}
@@ -989,7 +991,7 @@ def test_aborted_host_that_waits_for_the_server_to_continue_says_so(cluster: Clu
     cluster.abort()
 
     assert cluster.in_flight() == {}
-    assert cluster.explanation().endswith("until somebody acts: forewarn resume.")
+    assert cluster.explanation().endswith("until an operator acts: forewarn resume.")
 
 
 def maintenance_lines(logs: list[MutableMapping[str, Any]]) -> list[tuple[object, ...]]:

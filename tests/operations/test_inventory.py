@@ -36,7 +36,7 @@ from forewarn.operations.safeguards import (
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
 
-TERMINATE_NOTICE = "between 5 and 15 minutes, and only a scale set has one"
+TERMINATE_NOTICE = "between 5 and 15 minutes; only scale sets have this setting"
 
 
 def declare(store: Store, operator: Context, text: str, **options: int) -> FleetChange:
@@ -175,17 +175,17 @@ def test_every_mistake_of_a_declaration_is_told_at_once(fleet: Store, operator: 
         "fault_domains of availability-set/none must be 1 to 1000.",
         f"terminate_notice of scale-set/batch must be {TERMINATE_NOTICE}.",
         "b belongs to availability-set/nowhere, which is not declared.",
-        "c has update domain 7, but there are only 0 to 2.",
+        "c has update domain 7; valid numbers are 0 to 2.",
         "C belongs to a cloud service and must be called ROLE_IN_NUMBER, such as FrontEnd_IN_0.",
-        "The address '1.2.3' of d e is not an IP address.",
-        "The address '10.0.0.1' of SOLO belongs to d e already.",
+        "The address '1.2.3' of d e is not a valid IP address.",
+        "The address '10.0.0.1' of SOLO already belongs to d e.",
     ]
 
 
 def test_machine_in_an_event_cannot_be_moved_or_removed(fleet: Store, operator: Context) -> None:
     freeze(fleet, operator, "web-0")
 
-    with pytest.raises(VirtualMachineBusyError, match="web-0 is in 0000"):
+    with pytest.raises(VirtualMachineBusyError, match="web-0 is part of 0000"):
         fleet.write(lambda tx: remove_vm(tx, operator, "web-0"))
     with pytest.raises(VirtualMachineBusyError):
         declare(fleet, operator, '[[virtual_machine]]\nname = "web-0"\n')
@@ -403,7 +403,7 @@ def test_machine_in_an_event_is_skipped_and_everything_else_applied(
     vms = topology(fleet).virtual_machines
     (skipped,) = change.skipped
     assert (skipped.vm, len(skipped.event_ids)) == ("web-0", 1)
-    assert "web-0 is in 0000" in skipped.reason
+    assert "web-0 is part of 0000" in skipped.reason
     assert change.changed == ("web-1", "solo")
     assert (vms[VmName("web-0")].host, vms[VmName("web-0")].zone) == ("kvm-0", "")
 
@@ -482,7 +482,7 @@ def test_instances_of_two_services_with_one_name_are_told_how_to_be_called(
         for service in ("shop", "blog")
     )
 
-    with pytest.raises(NameTakenError, match=r"Call them shop.Web_IN_0 and blog.Web_IN_0\.$"):
+    with pytest.raises(NameTakenError, match=r"Use shop.Web_IN_0 and blog.Web_IN_0\.$"):
         declare(store, operator, text)
 
 

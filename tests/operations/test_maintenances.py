@@ -126,11 +126,11 @@ labels = { tier = "front", owner = "ops" }
     [
         (
             MaintenanceOrder(event_type=FREEZE, scopes=("web",), labels={"tier": "x", "a": "b"}),
-            "No virtual machine is labelled tier=x, a=b.",
+            "No virtual machine has the labels tier=x, a=b.",
         ),
         (
             MaintenanceOrder(event_type=FREEZE, host_labels={"row": "z"}),
-            "No host is labelled row=z.",
+            "No host has the labels row=z.",
         ),
     ],
 )

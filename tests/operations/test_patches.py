@@ -109,7 +109,7 @@ def test_closed_host_and_event_refuse_a_move(rich: Store, operator: Context) -> 
     order = EventOrder(event_type=EventType.FREEZE, resources=("solo",))
     rich.write(lambda tx: create_events(tx, operator, order))
 
-    with pytest.raises(VirtualMachineBusyError, match="solo is in 0000"):
+    with pytest.raises(VirtualMachineBusyError, match="solo is part of 0000"):
         patch(rich, operator, "solo", host="kvm-1")
     assert patch(rich, operator, "solo", zone="3").zone == "3"
 
@@ -224,8 +224,8 @@ def test_scope_is_not_patched_with_what_a_fleet_file_may_not_say(
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("kvm-77", "There is no host called 'kvm-77'. Did you mean kvm-1 or kvm-0?"),
-        ("elsewhere", "There is no host called 'elsewhere'."),
+        ("kvm-77", "Unknown host 'kvm-77'. Did you mean kvm-1 or kvm-0?"),
+        ("elsewhere", "Unknown host 'elsewhere'."),
     ],
 )
 def test_move_to_an_unknown_host_is_refused(

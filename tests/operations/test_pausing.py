@@ -144,7 +144,8 @@ def test_no_step_is_announced_during_a_pause_and_explain_says_so(world: World) -
         "the server has been paused by alice (storage) since 2026-01-05 08:00:00 GMT."
     )
     assert (
-        say_verdict(found.verdict) == "It does not continue until somebody acts: forewarn resume."
+        say_verdict(found.verdict)
+        == "The maintenance does not continue until an operator acts: forewarn resume."
     )
     report = world.store.read(
         lambda reading: report_maintenance(reading, world.context(), begun.maintenance_id)

@@ -71,8 +71,8 @@ def test_closed_host_takes_no_virtual_machine(fleet: Store, operator: Context, t
 
     vm = "new" if text == NEW else "solo"
     assert str(refused.value) == (
-        "kvm-1 is closed to new virtual machines since 2026-01-05 08:00:00 GMT: new kernel. "
-        f"Choose another host for {vm}, open kvm-1, or state it as a fact with `as_is`."
+        "kvm-1 has been closed to new virtual machines since 2026-01-05 08:00:00 GMT: new kernel. "
+        f"Choose another host for {vm}, open kvm-1, or record the placement as a fact with `as_is`."
     )
     assert (refused.value.host, refused.value.vms) == ("kvm-1", (vm,))
     assert topology(fleet) is before
@@ -102,7 +102,7 @@ def test_machine_that_would_come_to_a_closed_host_is_skipped_and_the_rest_applie
     after = topology(fleet).virtual_machines
     assert [skipped.vm for skipped in change.skipped] == ["solo", "new"]
     for skipped in change.skipped:
-        assert "kvm-1 is closed to new virtual machines" in skipped.reason
+        assert "kvm-1 has been closed to new virtual machines" in skipped.reason
         assert "Choose another host for solo, new," in skipped.reason
         assert skipped.event_ids == ()
     assert change.added == ("other",)
@@ -115,7 +115,7 @@ def test_fact_is_not_refused_and_audited_as_one(fleet: Store, operator: Context)
     change = declare(fleet, operator, NEW, as_is=True)
 
     assert change.added == ("new",)
-    assert fleet.read(lambda reading: reading.audit())[-1].detail == "stated as a fact"
+    assert fleet.read(lambda reading: reading.audit())[-1].detail == "recorded as a fact"
 
 
 def test_closed_host_keeps_what_it_has_and_other_hosts_take_more(
@@ -207,7 +207,9 @@ def test_host_with_machines_is_not_removed(fleet: Store, operator: Context) -> N
     with pytest.raises(HostInUseError) as refused:
         fleet.write(lambda tx: remove_host(tx, operator, "kvm-0"))
 
-    assert str(refused.value) == "kvm-0 carries web-0; move or remove them first."
+    assert (
+        str(refused.value) == "kvm-0 still has virtual machines: web-0. Move or remove them first."
+    )
     assert (refused.value.host, refused.value.vms) == ("kvm-0", ("web-0",))
     assert topology(fleet) is before
     with pytest.raises(UnknownHostError):

@@ -25,7 +25,7 @@ def test_request_that_comes_again_is_answered_as_before(store: Store, operator: 
 def test_key_of_another_request_is_refused(store: Store, operator: Context) -> None:
     ask(store, operator, "first")
 
-    with pytest.raises(IdempotencyKeyReusedError, match="make a new key"):
+    with pytest.raises(IdempotencyKeyReusedError, match="Use a new key"):
         ask(store, operator, "second", replace(REQUEST, fingerprint="other"))
 
 

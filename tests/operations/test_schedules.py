@@ -256,7 +256,7 @@ def test_late_occurrence_starts_if_a_step_fits_into_what_is_left_of_its_window(
     assert met.outcome is outcome
     assert bool(begun) == (outcome is OccurrenceOutcome.STARTED)
     assert met.reason == (
-        "" if begun else "no step fits in before its window closes at 2026-01-07 04:00:00 GMT"
+        "" if begun else "no step fits before its window closes at 2026-01-07 04:00:00 GMT"
     )
 
 

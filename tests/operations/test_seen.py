@@ -74,7 +74,7 @@ def test_document_is_seen_when_it_was_shown_not_when_it_was_recorded(
 
 
 def test_moment_that_has_not_come_is_refused(fleet: Store, operator: Context) -> None:
-    with pytest.raises(NotSeenError, match="2026-01-05 08:01:00 GMT has not come yet"):
+    with pytest.raises(NotSeenError, match="2026-01-05 08:01:00 GMT is in the future"):
         seen(fleet, operator, "web-0", operator.now + MINUTE)
 
 
@@ -87,7 +87,7 @@ def test_moment_older_than_the_retention_is_refused_with_the_first_that_is_not(
         rules=Rules(document_retention=timedelta(days=1)),
     )
 
-    with pytest.raises(NotSeenError, match="from 2026-01-06 08:00:00 GMT on") as refused:
+    with pytest.raises(NotSeenError, match="from 2026-01-06 08:00:00 GMT ") as refused:
         seen(fleet, much_later, "web-0", operator.now)
 
     assert refused.value.since == kept_since(much_later)
@@ -100,7 +100,7 @@ def test_what_was_forgotten_stays_so_when_more_is_kept(fleet: Store, operator: C
     fleet.write(lambda tx: forget(tx, before=before))
     fleet.write(lambda tx: forget(tx, before=before - MINUTE))
 
-    with pytest.raises(NotSeenError, match="from 2026-01-05 09:00:00 GMT on"):
+    with pytest.raises(NotSeenError, match="from 2026-01-05 09:00:00 GMT "):
         seen(fleet, now, "web-0", before - MINUTE)
     assert seen(fleet, now, "web-0", before) == EMPTY
 
@@ -145,7 +145,7 @@ def test_machine_that_came_back_in_the_same_moment_never_left(
 
 
 def test_machine_is_not_known_before_it_joined(fleet: Store, operator: Context) -> None:
-    with pytest.raises(NotSeenError, match="since 2026-01-05 08:00:00 GMT") as refused:
+    with pytest.raises(NotSeenError, match="start at 2026-01-05 08:00:00 GMT") as refused:
         seen(fleet, operator, "web-0", operator.now - MINUTE)
 
     assert refused.value.since == operator.now
@@ -154,7 +154,7 @@ def test_machine_is_not_known_before_it_joined(fleet: Store, operator: Context) 
 def test_unknown_machine_and_unknown_version_are_refused(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownVirtualMachineError):
         seen(fleet, operator, "ghost", operator.now)
-    with pytest.raises(UnknownApiVersionError, match="there are 2017-03-01, "):
+    with pytest.raises(UnknownApiVersionError, match="use 2017-03-01, "):
         seen(fleet, operator, "web-0", operator.now, "2018-01-01")
 
 

@@ -258,7 +258,7 @@ def test_closing_ends_what_waits_and_refuses_what_comes(site: Site) -> None:
     wait()
     outbound.close()
 
-    assert said == ["The server is about to stop."] * 2
+    assert said == ["The server is stopping."] * 2
 
 
 def test_one_that_sent_nothing_has_nothing_to_close() -> None:

@@ -198,9 +198,7 @@ def test_gate_of_a_server_without_gates_stays_shut(store: Store) -> None:
     rollout.advance(STEP + timedelta(hours=2))
 
     assert rollout.report().status is MaintenanceStatus.HELD
-    assert rollout.report().stages[0].brakes[0].detail == (
-        "This server has no gate called 'smoke'."
-    )
+    assert rollout.report().stages[0].brakes[0].detail == ("Unknown gate 'smoke' on this server.")
 
 
 def test_new_leader_asks_again(store: Store) -> None:

@@ -56,7 +56,7 @@ def test_move_is_in_the_ledger_and_in_the_audit(moves: Moves) -> None:
     assert moves.ledger(event) == [("started", ""), ("moved", move), ("completed", "")]
     (entry, *_) = moves.store.read(lambda reading: reading.audit(limit=1))
     assert (entry.who, entry.action, entry.subject) == ("scheduler", "vm move", "web-0")
-    assert entry.detail == f"{move}, said the executor of {event.event_id}"
+    assert entry.detail == f"{move}, as reported by the executor of {event.event_id}"
 
 
 def test_explanation_of_an_event_says_who_moved_where(moves: Moves) -> None:

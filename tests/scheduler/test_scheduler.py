@@ -535,7 +535,7 @@ def test_scenario_is_walked_by_its_deadlines(world: World) -> None:
         "",
         "scenario late",
         "approved",
-        "step 3 of scenario late came too late",
+        "step 3 of scenario late was too late",
         "",
     ]
     assert report().run.finished_at == began + timedelta(minutes=5)

@@ -144,7 +144,7 @@ def test_closed_client_can_do_nothing(make_client: ClientMaker, metadata: Metada
     client.close()
 
     for call in (client.document, client.events, client.whoami, lambda: client.approve("an-id")):
-        with pytest.raises(ClosedError, match="make another one"):
+        with pytest.raises(ClosedError, match="create a new one"):
             call()
     assert list(client.watch()) == []
     assert len(metadata.seen) == 1

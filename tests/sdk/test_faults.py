@@ -29,9 +29,9 @@ SURVIVED: Final = {
         "tests/unit/client/test_watching.py::test_first_document_may_be_long_in_coming",
     ),
     "it resets connections": "test_whole_life_is_seen",
-    "it answers 404, 408, 410, 429 or 5xx": "test_whole_life_is_seen",
-    "it answers 410 for 70 seconds": "test_seventy_seconds_of_410_delay_a_change_by_seconds",
-    "it answers 429, and says when to come back": (
+    "it answered 404, 408, 410, 429 or 5xx": "test_whole_life_is_seen",
+    "it answered 410 for 70 seconds": "test_seventy_seconds_of_410_delay_a_change_by_seconds",
+    "it answered 429, and says when to come back": (
         "test_retry_after_is_honoured",
         "test_retry_after_beyond_patience_is_told_at_once",
     ),
@@ -559,7 +559,7 @@ def test_retry_after_beyond_patience_is_told_at_once(
 ) -> None:
     vm.fault("status", status=429, retry_after=3600)
 
-    with pytest.raises(UnavailableError, match="it answers 429, 'Too many requests'") as caught:
+    with pytest.raises(UnavailableError, match="it answered 429, 'Too many requests'") as caught:
         make_client(vm.url).document()
 
     assert caught.value.retry_after == 3600
@@ -569,8 +569,8 @@ def test_retry_after_beyond_patience_is_told_at_once(
     ("fault", "trouble"),
     [
         ({"kind": "reset"}, "it closed the connection without an answer"),
-        ({"kind": "empty-body"}, "it answers 200 with an empty body"),
-        ({"kind": "status", "status": 500}, "it answers 500"),
+        ({"kind": "empty-body"}, "it answered 200 with an empty body"),
+        ({"kind": "status", "status": 500}, "it answered 500"),
         ({"kind": "slow", "seconds": 9}, "it did not answer in time"),
     ],
     ids=["reset", "empty body", "500", "slow"],

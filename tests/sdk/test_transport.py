@@ -61,7 +61,7 @@ def test_server_that_no_way_leads_to_cannot_be_reached() -> None:
     answer = transport.send(ask(Endpoint(host="255.255.255.255")))
 
     assert isinstance(answer, NoAnswer)
-    assert answer.reason.startswith("it cannot be reached, ")
+    assert answer.reason.startswith("it cannot be reached: ")
 
 
 def test_connection_that_was_cut_is_never_made(metadata: Metadata) -> None:

@@ -392,7 +392,7 @@ def test_database_with_rows_is_refused_and_untouched(
     fill(other)
     before = other.read_bytes()
 
-    with pytest.raises(CopyRefusedError, match="is not empty; create another database"):
+    with pytest.raises(CopyRefusedError, match="is not empty; create a new database"):
         to_postgres(source, postgres_url)
     with pytest.raises(CopyRefusedError, match="is not empty; choose another file"):
         to_file(postgres_url, other)
@@ -441,7 +441,7 @@ def test_outdated_database_is_refused(source: Path, empty_url: str, postgres_url
     ("change", "sentence"),
     [
         (insert(settings).values(name="clock", value="virtual"), "virtual clock, which needs"),
-        (update(scenario_runs).values(finished_at=None), "a scenario that is still running"),
+        (update(scenario_runs).values(finished_at=None), "a running scenario"),
     ],
 )
 def test_what_only_sqlite_can_do_is_refused(

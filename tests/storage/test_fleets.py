@@ -314,7 +314,7 @@ def forgetful(tmp_path: Path) -> Iterator[ForgetfulStore]:
 def test_work_waits_only_so_often_for_a_fleet_that_changes_all_the_time(
     forgetful: ForgetfulStore,
 ) -> None:
-    with pytest.raises(StoreUnavailableError, match="changes quicker than it can be read"):
+    with pytest.raises(StoreUnavailableError, match="changes faster than it can be read"):
         forgetful.write(lambda tx: tx.topology())
 
     forgetful.write(pause)

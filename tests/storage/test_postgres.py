@@ -435,7 +435,7 @@ def test_database_whose_tables_are_gone_cannot_be_read(
     with psycopg.connect(postgres_url) as other:
         other.execute("DROP SCHEMA public CASCADE")
 
-    with pytest.raises(StoreUnavailableError, match="cannot be read now: its tables are not"):
+    with pytest.raises(StoreUnavailableError, match="cannot be read now: its tables were changed"):
         store.read(lambda reading: reading.setting(SERVER_PAUSE))
 
 

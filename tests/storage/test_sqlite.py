@@ -97,7 +97,7 @@ def test_database_locked_by_another_program_is_unavailable(tmp_path: Path) -> No
     other = sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
-    with pytest.raises(StoreUnavailableError, match="another program has it locked"):
+    with pytest.raises(StoreUnavailableError, match="another program has locked it"):
         store.write(_record(0))
     other.execute("COMMIT")
     store.write(_record(0))
@@ -234,7 +234,7 @@ def _another_schema(path: Path, *statements: str) -> None:
         (_garbled_pages, DatabaseDamagedError, "restore it from a backup"),
         (_truncated, DatabaseDamagedError, "restore it from a backup"),
         (_newer_release, DatabaseTooNewError, "has schema 9999"),
-        (Path.mkdir, DatabaseUnusableError, "it is not a file"),
+        (Path.mkdir, DatabaseUnusableError, "it is not a regular file"),
     ],
 )
 def test_what_is_no_database_of_ours_is_refused_and_left_alone(
@@ -256,7 +256,7 @@ def test_what_is_no_database_of_ours_is_refused_and_left_alone(
     ["sqlite://", "sqlite:///:memory:", "postgresql://user:secret@db/forewarn", "sqlite:///a?x=y"],
 )
 def test_url_that_names_no_file_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(DatabaseUrlError, match="is not a database URL") as refusal:
+    with pytest.raises(DatabaseUrlError, match="is not a valid database URL") as refusal:
         open_sqlite(url)
 
     assert "secret" not in str(refusal.value)
@@ -270,7 +270,7 @@ def test_missing_directory_is_refused(tmp_path: Path) -> None:
 def test_full_disk_leaves_no_half_made_database(tmp_path: Path) -> None:
     path = tmp_path / "forewarn.db"
 
-    with _full_disk(path), pytest.raises(DatabaseUnusableError, match="check its space"):
+    with _full_disk(path), pytest.raises(DatabaseUnusableError, match="check its free space"):
         open_sqlite(path)
 
     assert not path.exists()
@@ -326,7 +326,7 @@ def test_unreadable_database_is_refused(unprivileged_database: Path) -> None:
 def test_directory_that_cannot_be_written_is_refused(unprivileged_path: Path) -> None:
     unprivileged_path.parent.chmod(0o500)
 
-    with pytest.raises(DatabaseUnusableError, match="its directory cannot be written"):
+    with pytest.raises(DatabaseUnusableError, match="its directory is not writable"):
         open_sqlite(unprivileged_path)
 
 

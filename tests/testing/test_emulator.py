@@ -285,7 +285,7 @@ def test_fleet_may_be_a_file_or_a_mapping(tmp_path: Path) -> None:
 
 
 def test_machine_outside_a_given_fleet_is_refused() -> None:
-    said = r"no virtual machine called 'web-9'; there are web-0, web-1, web-2\."
+    said = r"Unknown virtual machine 'web-9'; known: web-0, web-1, web-2\."
     with Emulator(FLEET) as emulator:
         event = emulator.vm("web-0").reboot()
         for mistake in (
@@ -411,7 +411,7 @@ def test_scenario_comes_from_a_file_and_can_be_stopped(emulator: Emulator, tmp_p
 
     event.assert_status("Canceled")
     assert event.record.not_before - event.record.created_at == timedelta(seconds=5)
-    with pytest.raises(UnknownNameError, match=r"'dead-migration'; there are .*live-migration"):
+    with pytest.raises(UnknownNameError, match=r"'dead-migration'; known: .*live-migration"):
         emulator.run_scenario("dead-migration", "web-0")
 
 
@@ -458,7 +458,7 @@ def test_approvals_are_in_the_order_they_were_given(emulator: Emulator) -> None:
 @pytest.mark.parametrize(
     ("details", "problem"),
     [
-        ({"durat": 5}, "no 'durat'"),
+        ({"durat": 5}, "Unknown detail 'durat'"),
         ({"duration": -5}, "whole number of seconds"),
         ({"duration": 2.5}, "whole number of seconds"),
         ({"duration": 10**30}, "whole number of seconds"),
@@ -482,7 +482,7 @@ def test_wrong_word_is_refused_with_those_there_are(emulator: Emulator) -> None:
 
     with pytest.raises(ValueError, match="Freeze, Reboot"):
         emulator.announce("Crash", "web-0")
-    with pytest.raises(ValueError, match="needs a virtual machine"):
+    with pytest.raises(ValueError, match="needs at least one virtual machine"):
         emulator.announce("Reboot")
     with pytest.raises(ValueError, match="Scheduled, Started"):
         event.assert_status("started")
@@ -633,7 +633,7 @@ def test_emulator_is_ready_soon() -> None:
 
 
 def test_wrong_setting_is_refused_in_a_sentence() -> None:
-    refused = pytest.raises(SettingsError, match="The setting notice is wrong")
+    refused = pytest.raises(SettingsError, match="Invalid setting notice")
 
     with refused, Emulator(notice="bogus"):
         pass

@@ -11,23 +11,23 @@ import pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MISTAKES = {
-    'emulator.vm("web-9")': "no virtual machine called 'web-9'; there are web-0, web-1.",
-    'emulator.announce("Reboot", "web-9")': "there are web-0, web-1.",
+    'emulator.vm("web-9")': "Unknown virtual machine 'web-9'; known: web-0, web-1.",
+    'emulator.announce("Reboot", "web-9")': "known: web-0, web-1.",
     'emulator.announce("Crash", "web-0")': "'Crash' is not one of Freeze, ",
-    'emulator.run_scenario("crash", "web-0")': "no scenario called 'crash'; there are canceled-",
-    "emulator.clock.advance(15)": "write advance(minutes=15)",
+    'emulator.run_scenario("crash", "web-0")': "Unknown scenario 'crash'; known: canceled-",
+    "emulator.clock.advance(15)": "use advance(minutes=15)",
     'emulator.vm("web-0").fault("status")': "A fault of kind status needs status.",
     'emulator.vm("web-0").fault("crash")': "'crash' is not one of slow, ",
     'emulator.vm("web-0").reboot(notice=timedelta(1, 1)).complete()': "is Scheduled",
     'emulator.vm("web-0").reboot(notice=timedelta(minutes=1))': "the earliest is ",
-    'emulator.vm("web-0").reboot().assert_approved(by="web-9")': "there are web-0, web-1.",
+    'emulator.vm("web-0").reboot().assert_approved(by="web-9")': "known: web-0, web-1.",
     'emulator.vm("web-0").reboot().assert_approved()': "was not approved; web-0 sent no",
     'emulator.vm("web-0").reboot().assert_status("Started")': "is Scheduled, not Started",
     'emulator.vm("web-0").reboot().assert_not_approved()': "but no virtual machine polled",
     'emulator.await_polled(emulator.vm("web-0"), timeout=0)': "web-0 got no document within 0 s",
     'emulator.await_seen(emulator.vm("web-0").reboot(), timeout=0)': "was not shown to web-0",
     'Emulator({"cattle": []})': "cattle",
-    'Emulator(notice="never").start()': "The setting notice is wrong",
+    'Emulator(notice="never").start()': "Invalid setting notice",
 }
 """What authors of tests get wrong, and what they are told."""
 OURS = {"forewarn", "xdist"}

@@ -30,7 +30,7 @@ from forewarn.protocol.identity import Identity
 def check(file: Path | None) -> int:
     """Print what there is, and return what the process ends with."""
     settings, _ = prepare(file)
-    _print("rules", f"{len(settings.rules)} of the configuration, then the default ones")
+    _print("rules", f"{len(settings.rules)} from the configuration, then the default rules")
     _print("approval", settings.approval)
     finder = make_finder(settings, StateFile(settings.state_dir))
     for phase, hooks in finder.find().items():
@@ -61,7 +61,9 @@ def _show_events(settings: AgentSettings) -> None:
 
 
 def _describe(event: Event, me: Identity, settings: AgentSettings) -> str:
-    verdict = judge(event, me, settings.rules) if event.affects(me) else "concerns other machines"
+    verdict = (
+        judge(event, me, settings.rules) if event.affects(me) else "affects other machines only"
+    )
     return f"{event.event_id} {event.event_type} {event.event_status}: {verdict}"
 
 
@@ -82,19 +84,19 @@ def _find_problems(settings: AgentSettings, finder: HookFinder) -> Iterator[str]
         yield str(error)
     for path in finder.find_missing():
         yield (
-            f"{path} is missing, and so fails as a hook, and no event is approved; restore it. If"
-            f" you removed it on purpose, delete {settings.state_dir / 'folders'} and restart the"
-            " agent."
+            f"{path} is missing, which counts as a failed hook, so the agent approves no event;"
+            f" restore it. If you removed it on purpose, delete {settings.state_dir / 'folders'}"
+            " and restart the agent."
         )
     for path in find_strays(settings.hooks_dir):
         yield (
-            f"{path} is not in the folder of a phase, and is never run; move it to one of"
+            f"{path} never runs, because it is not in the folder of a phase; move it to one of"
             f" {', '.join(f'{phase}.d' for phase in HookPhase)}, or remove it."
         )
     for path in find_misfits(settings.hooks_dir):
         yield (
-            f"{path} cannot be executed, and so fails as a hook, and its event is not approved;"
-            " make it executable or remove it."
+            f"{path} is not executable, which counts as a failed hook, so the agent does not"
+            " approve the event; make it executable or remove it."
         )
 
 

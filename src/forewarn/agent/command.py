@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 _DESCRIPTION: Final = """\
-Runs hooks before and after maintenance of this virtual machine, and approves it when they are
-ready. Works with forewarn and with the Scheduled Events of Azure."""
+Runs hooks before and after maintenance of this virtual machine, and approves the event when the
+hooks are done. Works with forewarn and with Azure Scheduled Events."""
 
 _EXAMPLES: Final = """\
 examples:
-  forewarn-agent check                         is the configuration right, and who answers?
-  forewarn-agent run --dry-run                 say what would be done, and do nothing
-  forewarn-agent run                           what the service runs
-  forewarn-agent once --config ./agent.toml    do what is due now, and end: for cron
+  forewarn-agent check                         check the configuration and the server
+  forewarn-agent run --dry-run                 log actions without doing them
+  forewarn-agent run                           run as a service
+  forewarn-agent once --config ./agent.toml    do what is due now and exit (for cron)
 
 exit status:
-  0   done                2   the command or the configuration is wrong
-  1   something failed    6   the metadata server gives no usable answer
-  75  a hook said "not yet": run `once` again
+  0   done                2   invalid command or configuration
+  1   something failed    6   no usable answer from the metadata server
+  75  a hook returned "not yet"; run `once` again
 """
 
 
@@ -59,7 +59,7 @@ def _make_parser() -> argparse.ArgumentParser:
             type=Path,
             metavar="FILE",
             help="default: agent.toml in /etc/forewarn"
-            r" or %%ProgramData%%\forewarn, if there is one",
+            r" or %%ProgramData%%\forewarn, if it exists",
         )
         if can_be_dry:
             added.add_argument(
@@ -73,8 +73,8 @@ _FORMATTER: Final = partial(argparse.RawDescriptionHelpFormatter, width=100)
 
 _SUMMARIES: Final[Mapping[str, tuple[str, bool]]] = {
     "run": ("Follow the events of this machine until stopped.", True),
-    "once": ("Do what is due now, wait until it is done, and end.", True),
-    "check": ("Check the configuration, find the server, and show what it says.", False),
+    "once": ("Do what is due now, wait until it is done, and exit.", True),
+    "check": ("Check the configuration, find the server, and show its events.", False),
 }
 """What each verb does, and whether it has --dry-run."""
 

@@ -95,9 +95,9 @@ def _answer(path: str, status: Status) -> tuple[int, str]:
         case "/metrics":
             return 200, write_metrics(status)
         case "/healthz" if not status.is_alive(time.monotonic()):
-            return 503, "the agent has not responded for a minute"
+            return 503, "the agent has not made progress for a minute"
         case "/readyz" if not status.is_ready:
-            return 503, f"the metadata server gives no usable answer: {status.trouble}"
+            return 503, f"no usable answer from the metadata server: {status.trouble}"
         case "/drainz" if status.is_draining:
             return 503, "draining"
         case "/healthz" | "/readyz" | "/drainz":

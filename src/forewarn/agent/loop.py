@@ -150,7 +150,7 @@ def watch(
             return
         except Exception:  # noqa: BLE001 - to end here would leave the machine without a watch
             _log.exception("watch_failed")
-            status.note_trouble("an error in the agent; see its log")
+            status.note_trouble("internal error in the agent; see its log")
         else:
             return
         pause = 1.0 if status.polls > polls else min(2 * pause, LONGEST_PAUSE)

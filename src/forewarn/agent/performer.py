@@ -156,7 +156,7 @@ class RealPerformer:
             return error
         except Exception as error:  # noqa: BLE001 - or nobody would ever ask again
             _log.exception("request_broken")
-            return ClientError(f"An error in the agent: {error!r}.")
+            return ClientError(f"Internal error in the agent: {error!r}.")
         return None
 
 

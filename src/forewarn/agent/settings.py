@@ -94,10 +94,10 @@ def read_settings(file: Path | None, surroundings: Surroundings) -> AgentSetting
         if file is None:
             return AgentSettings(**defaults)
         raise AgentSettingsError(
-            str(where), "", "there is no such file; name another one with --config."
+            str(where), "", "file not found; use --config to name another one."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise AgentSettingsError(str(where), "", f"it cannot be read: {error}.") from error
+        raise AgentSettingsError(str(where), "", f"cannot read the file: {error}.") from error
     try:
         return AgentSettings(**{**defaults, **_read_table(_parse(text), KEYS)})
     except _FlawError as error:
@@ -135,7 +135,7 @@ def _parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _FlawError(f"it is not TOML: {error}.") from error
+        raise _FlawError(f"not valid TOML: {error}.") from error
     except RecursionError:
         raise _FlawError("its tables or lists are nested too deeply.") from None
 
@@ -188,7 +188,7 @@ def _read_path(value: object) -> Path:
 def _read_folder(value: object) -> Path:
     path = _read_path(value)
     if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir may raise
-        raise _FlawError("there is no such folder; create it, or correct the path.")
+        raise _FlawError("folder not found; create it, or correct the path.")
     return path
 
 
@@ -259,7 +259,7 @@ def _read_listener(value: object) -> tuple[str, int]:
 
 def _read_rules(value: object) -> tuple[Rule, ...]:
     if not isinstance(value, list):
-        raise _FlawError("write each rule as a table of its own, under [[rule]].")
+        raise _FlawError("write each rule as a separate [[rule]] table.")
     return tuple(_read_rule(table, number) for number, table in enumerate(value, 1))
 
 
@@ -269,7 +269,7 @@ def _read_rule(table: object, number: int) -> Rule:
     except _FlawError as error:
         raise error.inside(str(number)) from None
     if "then" not in found:
-        raise _FlawError(f"it is missing; give one of {', '.join(RuleVerdict)}.", f"{number}.then")
+        raise _FlawError(f"required key; use one of {', '.join(RuleVerdict)}.", f"{number}.then")
     return Rule(**found)
 
 

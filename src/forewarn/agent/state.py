@@ -62,8 +62,8 @@ class StateFile:
             raise _unusable(folder, str(error)) from error
         if not _try_lock(self._lock):
             raise StateError(
-                f"Another agent is using {folder}. Stop it first, or name another folder with"
-                " state_dir."
+                f"Another agent is using {folder}. Stop it first, or set state_dir to"
+                " another folder."
             )
 
     def load(self) -> Cases:
@@ -88,7 +88,7 @@ class StateFile:
             return decode_cases(content)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BrokenStateError(
-                f"{self.path} is not as an agent writes it: {error!r}. At its next start the agent"
+                f"{self.path} is not a valid state file: {error!r}. At its next start, the agent"
                 " sets it aside and forgets which hooks have run."
             ) from error
 
@@ -151,7 +151,7 @@ def decode_cases(content: bytes) -> Cases:
     decoded: dict[str, Any] = json.loads(content)
     if decoded["version"] != VERSION:
         raise ValueError(
-            f"it has version {decoded['version']}, and this agent reads version {VERSION}"
+            f"its version is {decoded['version']}, but this agent needs version {VERSION}"
         )
     cases = map(_read_case, decoded["cases"])
     return {case.event.event_id: case for case in cases}
@@ -184,8 +184,8 @@ def _read_case(content: Mapping[str, Any]) -> Case:
 
 def _unusable(folder: Path, reason: str) -> StateError:
     return StateError(
-        f"{folder} cannot store the state of the agent: {reason}. Make it writable, or name"
-        " another folder with state_dir."
+        f"{folder} cannot store the state of the agent: {reason}. Make it writable, or set"
+        " state_dir to another folder."
     )
 
 

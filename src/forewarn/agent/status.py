@@ -37,7 +37,7 @@ class Status:
     seconds: float = 0.0
     buckets: tuple[int, ...] = (0,) * len(BUCKETS)
     document_incarnation: int | None = None
-    trouble: str | None = "it has not been asked yet"
+    trouble: str | None = "the agent has not polled yet"
     hooks: Mapping[tuple[HookPhase, HookOutcome], int] = field(default_factory=dict)
     restored: frozenset[EventId] = frozenset()
     """Of which events nobody knows any more when they came to be as they are."""
@@ -158,12 +158,12 @@ METRICS: Final[Mapping[str, tuple[str, str, Callable[[Status], Iterable[_Sample]
     ),
     "azure_scheduledevent_event": (
         "gauge",
-        "NotBefore of each event of the document, 1 once it has started",
+        "NotBefore of each event in the document; 1 after it has started",
         _find_events,
     ),
     "azure_scheduledevent_event_drain": (
         "gauge",
-        "When the hooks of an event began (start) and had ended (finish)",
+        "When the hooks of an event started (start) and ended (finish)",
         lambda status: (
             ("", {"eventID": event_id, "type": kind}, moment)
             for event_id, times in status.drained.items()
@@ -172,22 +172,22 @@ METRICS: Final[Mapping[str, tuple[str, str, Callable[[Status], Iterable[_Sample]
     ),
     "azure_scheduledevent_event_approval": (
         "gauge",
-        "When the start of an event was requested",
+        "When the agent requested the start of an event",
         lambda status: (("", {"eventID": key}, at) for key, at in status.approved.items()),
     ),
     "azure_scheduledevent_request": (
         "histogram",
-        "Seconds that a poll took, including those for which the server held it",
+        "Duration of polls, including the time that the server held them",
         _find_requests,
     ),
     "azure_scheduledevent_request_error": (
         "counter",
-        "Polls without an answer",
+        "Polls without a usable answer",
         lambda status: [("", {}, status.troubles)],
     ),
     "forewarn_agent_hooks_total": (
         "counter",
-        "Hooks that came to their end, or were running when the agent was killed",
+        "Hooks that ended, or were running when the agent was killed",
         lambda status: (
             ("", {"phase": phase, "outcome": outcome}, number)
             for (phase, outcome), number in status.hooks.items()

@@ -101,8 +101,8 @@ def contracted(settings: Settings, path: Path, outbound: Outbound) -> WorkforceM
     roster = read_roster(path, environment_with({}).get("PATH", ""))
     if settings.clock is ClockKind.VIRTUAL and (roster.means or roster.host_works):
         raise TablesError(
-            f"{path} is for real machines and cannot be used with clock virtual; "
-            "use the executor simulated."
+            f"{path} is for real machines and cannot be used with the virtual clock; use the "
+            "executor simulated."
         )
 
     @contextmanager

@@ -180,7 +180,7 @@ class _FrontProcess:
                         log.warning("front_late", front=self.name, pid=process.pid)
                     self._help_out()
                     if silent >= HUNG_SECONDS:
-                        problem = f"it did nothing for {HUNG_SECONDS:.0f} seconds"
+                        problem = f"it made no progress for {HUNG_SECONDS:.0f} seconds"
                         process.kill()
                     continue
                 silent = 0.0

@@ -60,8 +60,8 @@ def _open_private_listener(closing: ExitStack) -> socket.socket:
         folder = closing.enter_context(TemporaryDirectory(prefix="forewarn-"))  # has mode 0700
         return closing.enter_context(open_unix_listener(Path(folder) / "fronts.sock", 0o600))
     except OSError as error:
-        problem = f"{error.strerror or error}; set TMPDIR to a directory that can be written"
-        raise StartError(f"Fronts cannot be given a socket: {problem}.") from error
+        problem = f"{error.strerror or error}; set TMPDIR to a writable directory"
+        raise StartError(f"Cannot create a socket for the fronts: {problem}.") from error
 
 
 def _listen(flag: str, address: str, mode: int = 0o660, patience: float = 0.0) -> socket.socket:

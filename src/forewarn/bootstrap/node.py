@@ -32,11 +32,11 @@ def find_node(directory: Path) -> str:
     except UnicodeDecodeError:
         node, number = "", 0
     except OSError as error:
-        raise StartError(f"The node {path} cannot be kept: {error.strerror}.") from error
+        raise StartError(f"Cannot store the node id in {path}: {error.strerror}.") from error
     if _LIKE_NODES.fullmatch(node) is None:
         raise StartError(
-            f"{path} does not hold the id of a node; restore it, "
-            "or remove it to serve as a new replica."
+            f"{path} does not contain a valid node id; restore it, or remove it to serve as a "
+            "new replica."
         )
     return f"{node}-{number:x}"
 

@@ -44,16 +44,16 @@ _MOST: Final = 10_000
 """After how many removals the rest has to wait for the next round."""
 
 _LOST: Final = (
-    "the database was restored, or the records of the executor were lost, after it was announced, "
-    "so it may have been begun;"
+    "the database was restored or the executor's records were lost after the announcement, so "
+    "the impact may have begun;"
 )
 _BEHIND: Final = (
-    "the records of the executor were lost, or another server uses a copy of them, "
-    "so it may have been begun;"
+    "the executor's records were lost, or another server uses a copy of them, so the impact may "
+    "have begun;"
 )
-_ELSEWHERE: Final = "replica {name} may have begun it; let {name} lead again, or"
-_NEARBY: Final = "another replica on {name} may have begun it; let it lead again, or"
-_BEFORE: Final = "a server with another state directory may have begun it;"
+_ELSEWHERE: Final = "replica {name} may have begun the impact; make {name} the leader again, or"
+_NEARBY: Final = "another replica on {name} may have begun the impact; make it the leader again, or"
+_BEFORE: Final = "a server with another state directory may have begun the impact;"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class OrderRecords:
             with records.locked():
                 is_complete = self._continue_locked(records)
         except OSError as error:
-            sentence = f"The records in {self._orders.folder}/ cannot be kept: {error.strerror}."
+            sentence = f"Cannot store executor records in {self._orders.folder}/: {error.strerror}."
             raise StartError(sentence) from error
         if not is_complete:
             log.warning("executor_records_incomplete", records=self._orders.folder)

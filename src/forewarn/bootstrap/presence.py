@@ -35,7 +35,7 @@ class DisagreementError(StartError):
 
     def __init__(self, setting: str, value: str, other: ReplicaIdentity) -> None:
         super().__init__(
-            f"The replica {other.name} at {other.address} serves this database with {setting} "
+            f"Replica {other.name} at {other.address} uses this database with {setting} "
             f"{other.settings[setting]}, not {value}. "
             "Use the same value on all replicas, or stop the others first."
         )

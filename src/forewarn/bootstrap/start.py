@@ -230,8 +230,8 @@ def _take_over_clock(tx: Transaction, settings: Settings, now: datetime) -> Cloc
     known = tx.setting("clock")
     if known is not None and known != settings.clock:
         raise StartError(
-            f"{settings.database_name} was made under the {known} clock; "
-            f"serve it with --clock {known}, or take another database."
+            f"{settings.database_name} uses the {known} clock; use --clock {known}, or another "
+            "database."
         )
     tx.put_setting("clock", settings.clock)
     if settings.clock is ClockKind.REAL:
@@ -268,9 +268,9 @@ def _admin_token(directory: Path) -> str:
             write_secret(path, new_secret())
         return read_secret(path)
     except UnsafeFileError as error:
-        raise StartError(f"The admin token is not safe: {error}") from error
+        raise StartError(f"The admin token is not protected: {error}") from error
     except OSError as error:
-        raise StartError(f"The admin token {path} cannot be kept: {error}.") from error
+        raise StartError(f"Cannot store the admin token in {path}: {error}.") from error
 
 
 def _share_admin_token(tx: Transaction, context: Context, directory: Path) -> str:

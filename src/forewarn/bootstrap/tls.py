@@ -21,9 +21,9 @@ def check_control(settings: Settings, listeners: Iterable[socket.socket]) -> Non
     is_open = settings.insecure_control or all(map(_is_loopback, listeners))
     if find_certificate(settings) is None and not is_open:
         raise StartError(
-            f"The control API on {settings.control} would take tokens in the clear. Give it "
-            "--control-certificate and --control-key, or a loopback address; if something else "
-            "encrypts, say --insecure-control."
+            f"The control API on {settings.control} would receive tokens unencrypted. Use "
+            "--control-certificate and --control-key, or a loopback address. If the network is "
+            "encrypted, use --insecure-control."
         )
 
 
@@ -63,7 +63,7 @@ def _load(certificate: Path, key: Path) -> ssl.SSLContext:
         problem = {
             _EXPIRED: "has expired; renew it",
             _NOT_YET_VALID: "is not valid yet; check the clock of this machine",
-        }.get(error.verify_code, f"would be refused: {error.verify_message}")
+        }.get(error.verify_code, f"would be rejected by clients: {error.verify_message}")
         raise StartError(f"The certificate {certificate} {problem}.") from error
     except ssl.SSLError as error:
         raise StartError(f"The certificate {certificate} cannot be used: {error}.") from error
@@ -83,7 +83,10 @@ def _explain(certificate: Path, key: Path, error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
         return f"The key {key} does not belong to the certificate {certificate}."
     if "ENCRYPTED" in key.read_text(encoding="ascii", errors="replace"):
-        return f"The key {key} is encrypted; give one without a password that only we can read."
+        return (
+            f"The key {key} is encrypted; use a key without a password that only the server can "
+            "read."
+        )
     return f"{certificate} and {key} cannot be used: {error.reason or error}."
 
 

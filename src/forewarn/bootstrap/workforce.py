@@ -183,7 +183,7 @@ class _HostWorker:
     def _unknown(self) -> Impact:
         if self._workforce.problem:
             return self._workforce.unknown()
-        reason = "the executor file no longer has [[host_work]] for the host"
+        reason = "the executor file no longer defines [[host_work]] for the host"
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
 
 

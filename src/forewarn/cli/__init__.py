@@ -28,7 +28,7 @@ def _run() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("forewarn"):
             raise
-        print("This install is without the command; get it with:", file=sys.stderr)
+        print("The forewarn command is not installed; install it with:", file=sys.stderr)
         print("  pip install 'forewarn[server]'", file=sys.stderr)
         sys.exit(2)
     app(prog_name="forewarn")

@@ -11,7 +11,7 @@ _WIDEST_HELP: Final = 120
 
 app = typer.Typer(
     cls=LazyGroup,
-    help="Scheduled Events, self-hosted: tell machines what is about to happen.",
+    help="Scheduled Events, self-hosted: give machines notice of maintenance.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,

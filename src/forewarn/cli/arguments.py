@@ -89,18 +89,23 @@ _schedule_names: Final = _completer(
     _listed("schedules", "name", lambda it: f"{it['status']}, every {it['every']}")
 )
 
-VmArgument = Annotated[str, argument("NAME", "The virtual machine.", autocompletion=vm_names)]
-HostArgument = Annotated[str, argument("HOST", "The host.", autocompletion=host_names)]
-ScopeArgument = Annotated[
-    str, argument("SCOPE", "A set or standalone machine.", autocompletion=_completer(_scopes))
+VmArgument = Annotated[
+    str, argument("NAME", "Name of the virtual machine.", autocompletion=vm_names)
 ]
-ScheduleArgument = Annotated[str, argument("NAME", "The schedule.", autocompletion=_schedule_names)]
+HostArgument = Annotated[str, argument("HOST", "Name of the host.", autocompletion=host_names)]
+ScopeArgument = Annotated[
+    str,
+    argument("SCOPE", "Name of a set or standalone machine.", autocompletion=_completer(_scopes)),
+]
+ScheduleArgument = Annotated[
+    str, argument("NAME", "Name of the schedule.", autocompletion=_schedule_names)
+]
 EventArgument = Annotated[
-    str, argument("ID", "The EventId, or its beginning.", autocompletion=event_ids)
+    str, argument("ID", "EventId, or its first characters.", autocompletion=event_ids)
 ]
 MaintenanceArgument = Annotated[
     str,
-    argument("ID", "Its id, or the beginning of it.", autocompletion=_maintenance_ids),
+    argument("ID", "Id, or its first characters.", autocompletion=_maintenance_ids),
 ]
 AFFECTED: Final = Flag(
     kind=list[str],

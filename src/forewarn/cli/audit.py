@@ -30,7 +30,7 @@ _FILTERS: Final = {
 @command(app, "audit")
 @taking(_FILTERS)
 def audit(session: Session, filters: Given, *, limit: Limit = None) -> None:
-    """List who did what, from where, and who was refused.
+    """List who did what, including refused requests.
 
     Example: forewarn audit --who alice
     """

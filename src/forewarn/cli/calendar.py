@@ -15,7 +15,7 @@ _FILTERS: Final = {"scope": text("NAME", "Only events of this scope.")}
 @command(app, "calendar")
 @taking(_FILTERS)
 def calendar(session: Session, filters: Given) -> None:
-    """Print planned maintenance as an iCalendar.
+    """Print planned maintenance in iCalendar format.
 
     Example: forewarn calendar --scope web
     """

@@ -28,7 +28,7 @@ def advance(
     session: Session,
     duration: Annotated[str, argument(DURATION, "30s, 15m or 1h30m.", callback=check_duration)],
 ) -> None:
-    """Let virtual time pass, with everything that falls due in it.
+    """Advance virtual time; everything that falls due happens.
 
     Example: forewarn clock advance 15m
     """

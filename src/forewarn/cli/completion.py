@@ -23,9 +23,9 @@ class Shell(StrEnum):
 
 @app.command("completion")
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="The shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="Shell to complete for.")],
 ) -> None:
-    """Print a script that makes a shell complete commands and names.
+    """Print a completion script for a shell.
 
     \b
     Put this into ~/.bashrc:  source <(forewarn completion bash)

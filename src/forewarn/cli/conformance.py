@@ -41,7 +41,7 @@ _CELLS: Final = {"passed": "ok", "failed": "FAIL", "skipped": "-"}
 
 _Only = Annotated[
     list[str] | None,
-    option("SITUATION", "Only this one, or a pattern: 'fault-*'; repeatable."),
+    option("SITUATION", "Only this situation, or a pattern: 'fault-*'; repeatable."),
 ]
 
 
@@ -73,30 +73,30 @@ _OPTIONS: Final = (
         Annotated[int, option("PERCENT", "Minimum score for exit code 0.", min=0, max=100)],
         default=100,
     ),
-    keyword("junit", Annotated[Path | None, option("FILE", "Also write JUnit XML here.")]),
+    keyword("junit", Annotated[Path | None, option("FILE", "Also write JUnit XML to this file.")]),
 )
 
 
 @app.command("run")
 @accepting(*_OPTIONS)
 def run(
-    command: Annotated[list[str], argument("-- COMMAND", "The handler.")],
+    command: Annotated[list[str], argument("-- COMMAND", "Command that runs the handler.")],
     *,
     only: _Only = None,
     without: Annotated[
-        list[str] | None, option("HOOK", "Skip checks that need this hook: prepare, recover.")
+        list[str] | None, option("HOOK", "Skip checks that need this hook: prepare or recover.")
     ] = None,
     output: OutputOption = Output.TABLE,
     **flags: Any,
 ) -> None:
-    """Take a handler through situations, and grade it.
+    """Run a handler through test situations and grade it.
 
     Each situation has a server and a handler of its own. The handler finds the endpoint
     in FOREWARN_METADATA_URL and is web-0; web-1 is in the same availability set. It runs
     the program in FOREWARN_CONFORMANCE_PREPARE before it approves an event, and the one
     in FOREWARN_CONFORMANCE_RECOVER afterwards: see docs/reference/conformance.md.
 
-    Exits with 0 if the score reaches --minimum, with 1 if not.
+    The exit code is 0 if the score reaches --minimum, else 1.
 
     Example: forewarn conformance run -- ./my-handler
 
@@ -127,7 +127,7 @@ def run(
 
 @app.command("list")
 def list_all(*, only: _Only = None, output: OutputOption = Output.TABLE) -> None:
-    """List the situations, and what is graded in each.
+    """List the situations and the checks in each.
 
     Example: forewarn conformance list
     """
@@ -148,7 +148,7 @@ def _choose(patterns: Sequence[str]) -> "list[Situation]":
 
     for pattern in patterns:
         if not any(fnmatchcase(each.name, pattern) for each in SITUATIONS):
-            message = f"--only: there is no situation {pattern!r}."
+            message = f"--only: no situation matches {pattern!r}."
             hint = "try: forewarn conformance list"
             raise CommandError(message, code=ExitCode.USAGE, hint=hint)
     return [
@@ -161,7 +161,7 @@ def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) ->
     from forewarn.conformance.trial import TrialRules  # noqa: PLC0415
 
     if unknown := set(without) - set(HandlerHook):
-        problem = f"--without: {min(unknown)!r} is not one of {', '.join(HandlerHook)}."
+        problem = f"--without: unknown hook {min(unknown)!r}; use {' or '.join(HandlerHook)}."
         raise CommandError(problem, code=ExitCode.USAGE)
     return TrialRules(
         command=command,
@@ -175,7 +175,7 @@ def _make_rules(command: Sequence[str], without: Sequence[str], flags: Given) ->
 def _check(rules: "TrialRules", situations: "Sequence[Situation]") -> None:
     problem = ""
     if shutil.which(rules.command[0]) is None:
-        problem = f"{rules.command[0]} cannot be run: not found, or not executable."
+        problem = f"Cannot run {rules.command[0]!r}: not found, or not executable."
     elif sys.platform == "win32" or (rules.is_apart and sys.platform != "linux"):
         problem = "--netns needs Linux." if rules.is_apart else "The hooks need a POSIX shell."
     elif lacking := _lacking_everywhere(rules, situations):

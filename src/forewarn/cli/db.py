@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 app = noun("db")
 
-DatabaseOption = Annotated[str | None, option("URL", "The database (default: as set).")]
+DatabaseOption = Annotated[str | None, option("URL", "Database (default: from the settings).")]
 CopyFrom = Annotated[str, argument("SOURCE", "A file, or postgresql://HOST/DB.")]
 CopyTo = Annotated[str, argument("TARGET", "A new file, or an empty postgresql://HOST/DB.")]
 _WATCHING: Final = (
-    "According to the database, replicas were running a moment ago. "
-    "Waiting up to 10 s to see whether one still is."
+    "The database lists replicas that were running moments ago. "
+    "Waiting up to 10 s to see whether one is still running."
 )
 _PAUSED: Final = "The server will start paused; continue with: forewarn resume"
 
@@ -50,22 +50,22 @@ def backup(
         at = SystemClock().now()
         with _shown_progress() as tell:
             administration.back_up(settings.location, file, at=at, overwrite=overwrite, tell=tell)
-        print_line(f"{settings.database_name} is backed up as {file}")
+        print_line(f"Backed up {settings.database_name} to {file}")
 
 
 @app.command("check")
 def check(
     file: Annotated[
-        Path | None, argument("FILE", "A database or backup (default: as set).")
+        Path | None, argument("FILE", "Database or backup (default: the database in the settings).")
     ] = None,
     *,
     output: OutputOption = Output.TABLE,
     database: DatabaseOption = None,
     config: ConfigFile = None,
 ) -> None:
-    """Check the database for damage and for its version.
+    """Check the database for damage and an outdated schema.
 
-    It changes nothing, fails if something is wrong, and says what to do.
+    It changes nothing. If it finds a problem, it fails and says what to do.
 
     Example: forewarn db check /var/backups/forewarn.db
     """
@@ -76,7 +76,7 @@ def check(
 
         if file is not None and database is not None:
             raise CommandError(
-                "FILE and --database both name a database.",
+                "FILE and --database cannot be used together.",
                 code=ExitCode.USAGE,
                 hint="try: forewarn db check FILE",
             )
@@ -88,8 +88,8 @@ def check(
 def copy(source: CopyFrom, target: CopyTo) -> None:
     """Copy everything to another database, on either engine.
 
-    Stop the server first to move it. A copy of a database that is in use is a backup:
-    the server that starts on it is paused.
+    To move a database, stop the server first. The copy of a database in use is a backup:
+    a server on it starts paused.
 
     Example: forewarn db copy forewarn.db postgresql://db.example/forewarn
     """
@@ -107,7 +107,7 @@ def copy(source: CopyFrom, target: CopyTo) -> None:
             print_line(f"{made.database_name} is a backup of {read.database_name}")
             print_line(_PAUSED, err=True)
             return
-        print_line(f"{read.database_name} is moved to {made.database_name}")
+        print_line(f"Moved {read.database_name} to {made.database_name}")
         print_line(
             f"Start the server with --database {made.database_name} and the state directory it had,"
             " and do not start one on the old database again.",
@@ -117,10 +117,10 @@ def copy(source: CopyFrom, target: CopyTo) -> None:
 
 @app.command("mark-restored")
 def mark_restored(*, database: DatabaseOption = None, config: ConfigFile = None) -> None:
-    """Mark a database that other tools have restored.
+    """Mark a database that another tool has restored.
 
-    Use it after pg_restore or a recovery to a point in time, before any server starts:
-    the server starts paused, and shows no document under a number it had before.
+    Use it after pg_restore or a recovery to a point in time, before any server starts.
+    The server then starts paused, and reuses no DocumentIncarnation.
 
     Example: forewarn db mark-restored --database postgresql://db.example/forewarn
     """
@@ -133,22 +133,22 @@ def mark_restored(*, database: DatabaseOption = None, config: ConfigFile = None)
             at=SystemClock().now(),
             wait=lambda: print_line(_WATCHING, err=True),
         )
-        print_line(f"{settings.database_name} is marked as restored")
+        print_line(f"Marked {settings.database_name} as restored")
         print_line(_PAUSED, err=True)
 
 
 @app.command("restore")
 def restore(
-    file: Annotated[Path, argument("FILE", "A backup.")],
+    file: Annotated[Path, argument("FILE", "Backup to restore.")],
     *,
     database: DatabaseOption = None,
     config: ConfigFile = None,
 ) -> None:
     """Replace the database with a backup.
 
-    The server must not be running. An old file is kept beside the new one; a PostgreSQL
-    database must be empty. The server starts paused afterwards, so that you can look
-    before anything begins.
+    Stop the server first. The old file is kept beside the new one; a PostgreSQL database
+    must be empty. The server then starts paused, so that you can check it before
+    anything starts.
 
     Example: forewarn db restore /var/backups/forewarn.db
     """
@@ -159,9 +159,9 @@ def restore(
         with _shown_progress() as tell:
             at = SystemClock().now()
             aside = administration.restore(file, settings.location, at=at, tell=tell)
-        print_line(f"{settings.database_name} is restored from {file}")
+        print_line(f"Restored {settings.database_name} from {file}")
         if aside is not None:
-            print_line(f"The old database is {aside}")
+            print_line(f"The old database is kept as {aside}")
         print_line(_PAUSED, err=True)
 
 
@@ -169,7 +169,7 @@ def restore(
 def upgrade(*, database: DatabaseOption = None, config: ConfigFile = None) -> None:
     """Upgrade the database to the schema of this version.
 
-    No server may use a database file meanwhile; replicas on PostgreSQL may be running.
+    Stop the server first if the database is a file; replicas on PostgreSQL may run.
 
     Example: forewarn db upgrade --database forewarn.db
     """
@@ -197,8 +197,8 @@ def _named(database: str, metavar: str) -> "Settings":
         return make_settings({"database": database})
     except SettingsError:
         # Not repeated: there may be a password in it.
-        message = f"{metavar} does not name a database."
-        hint = "write PATH, sqlite:///PATH or postgresql://HOST/DB"
+        message = f"{metavar} is not a valid database name."
+        hint = "use PATH, sqlite:///PATH or postgresql://HOST/DB"
         raise CommandError(message, code=ExitCode.USAGE, hint=hint) from None
 
 

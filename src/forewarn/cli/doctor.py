@@ -32,13 +32,13 @@ def doctor(
     session: Session,
     *,
     config: ConfigFile = None,
-    remote: Annotated[bool, switch("Only the server, not this machine.", "--remote")] = False,
+    remote: Annotated[bool, switch("Check only the server, not this machine.", "--remote")] = False,
 ) -> None:
-    """Find what keeps a server from working, and how to fix it.
+    """Find problems with a server and how to fix them.
 
-    It looks at the settings, files, disk, database and addresses of this machine, at
-    what forewarn host setup made of it, and at the server that answers. It changes
-    nothing, and fails if anything has failed.
+    It checks the settings, files, disk, database and addresses of this machine, the host
+    setup (forewarn host setup), and the server that answers. It changes nothing, and
+    fails if any check fails.
 
     Example: forewarn doctor
     """
@@ -79,10 +79,11 @@ def _of_host() -> Iterable[Finding]:
 def _configuration(file: Path, secrets: Sequence[str]) -> Finding:
     check = "configuration"
     if not file.exists():
-        return fine(check, f"There is no {file}; defaults apply.")
+        return fine(check, f"{file} does not exist; defaults apply.")
     if secrets and is_open_to_others(file):
         sentence = (
-            f"Others on this machine can read {file}, which has secrets: {', '.join(secrets)}."
+            f"Other users on this machine can read {file}, which contains secrets: "
+            f"{', '.join(secrets)}."
         )
         return doubtful(check, sentence, f"try: chmod 600 {file}")
-    return fine(check, f"{file} can be read.")
+    return fine(check, f"{file} is readable.")

@@ -38,7 +38,7 @@ _FLEET: Final = "fleet.toml"
 _TOKEN: Final = "FOREWARN_TOKEN"  # noqa: S105 - the name of the variable
 
 Program = Annotated[
-    list[str] | None, argument("-- COMMAND", "The program (default: serve until Ctrl-C).")
+    list[str] | None, argument("-- COMMAND", "Program to run (default: serve until Ctrl-C).")
 ]
 _Port = Annotated[int | None, option("PORT", "Port of the metadata endpoint.", min=1, max=65535)]
 OPTIONS: Final = (
@@ -49,7 +49,9 @@ OPTIONS: Final = (
     ),
     keyword(
         "ready_file",
-        Annotated[Path | None, option("FILE", "Write the variables here when ready.")],
+        Annotated[
+            Path | None, option("FILE", "Write the environment variables to this file when ready.")
+        ],
     ),
     NETNS,
 )
@@ -158,11 +160,11 @@ def _declare(wanted: Emulation, folder: Path) -> "FleetDeclaration":
 def _choose_vm(wanted: Emulation, declaration: "FleetDeclaration") -> str:
     declared = [each.vm.name for each in declaration.fleet.virtual_machines]
     if not declared:
-        problem = f"--fleet: {declaration.path} has no virtual machine."
+        problem = f"--fleet: {declaration.path} defines no virtual machine."
         raise CommandError(problem, code=ExitCode.USAGE)
     vm = (wanted.vms or declared)[0]
     if name_key(vm) not in map(name_key, declared):
-        problem = f"--vm: {declaration.path} has no virtual machine {vm!r}."
+        problem = f"--vm: {declaration.path} does not define the virtual machine {vm!r}."
         raise CommandError(problem, code=ExitCode.USAGE)
     return vm
 
@@ -192,7 +194,7 @@ def _listen(flag: str, port: int | None) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno or 0)  # its own words repeat the address
         message = f"{flag}: cannot listen on {LOCALHOST}:{port}: {reason}."
-        hint = f"try: leave out {flag}, which takes a free port"
+        hint = f"try: omit {flag} to use a free port"
         raise CommandError(message, code=ExitCode.FAILED, hint=hint) from error
 
 

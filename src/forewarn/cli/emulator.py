@@ -23,23 +23,24 @@ def run(
     *,
     vm: Annotated[
         list[str] | None,
-        option("NAME", "Virtual machine of the program [vm-0]; repeat it for others."),
+        option("NAME", "VM that the program runs on [vm-0]; repeat for others."),
     ] = None,
     fleet: Annotated[
-        Path | None, option("FILE", "Fleet file (default: any virtual machine that asks).")
+        Path | None, option("FILE", "Fleet file (default: create any VM that polls).")
     ] = None,
-    clock: Annotated[ClockKind, switch("How maintenance time passes.")] = ClockKind.REAL,
+    clock: Annotated[ClockKind, switch("Clock for maintenance time.")] = ClockKind.REAL,
     speed: Annotated[float, speed_option("notice and simulated impact")] = 1,
     **flags: Any,
 ) -> None:
-    """Run a program beside a throw-away server, or serve until Ctrl-C.
+    """Run a program against a throw-away server, or serve until Ctrl-C.
 
-    The program finds the endpoint in FOREWARN_METADATA_URL, and other virtual machines
-    below it at /vm/NAME. Commands of forewarn work in it. Everything ends with the
-    program, with its exit code. Without one, what to export is printed.
+    The program finds its endpoint in FOREWARN_METADATA_URL; other virtual machines are
+    below it at /vm/NAME. It can call forewarn commands. The server stops when the
+    program ends, and the command returns the program's exit code. Without a program,
+    the command prints the variables to export.
 
-    With --netns, 169.254.169.254 is the endpoint, the host name is that of the virtual
-    machine, and nothing else can be reached; as root, or with user namespaces.
+    With --netns, the program finds the endpoint at 169.254.169.254, has the host name of
+    the virtual machine, and reaches nothing else. This needs root or user namespaces.
 
     Example: forewarn emulator run --clock virtual -- npm test
 
@@ -72,13 +73,14 @@ def requests(
     session: Session,
     *,
     vm: Annotated[
-        str | None, option("NAME", "Only this virtual machine's.", autocompletion=vm_names)
+        str | None,
+        option("NAME", "Only requests from this virtual machine.", autocompletion=vm_names),
     ] = None,
     limit: Limit = None,
 ) -> None:
-    """List what virtual machines asked, and how they were answered.
+    """List requests from virtual machines and their responses.
 
-    Only servers for tests keep that: those of forewarn emulator, and of serve --journal.
+    Only test servers record them: forewarn emulator and forewarn serve --journal.
 
     Example: forewarn emulator requests --vm web-0
     """

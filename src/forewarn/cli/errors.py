@@ -69,7 +69,7 @@ def exit_code_of(kind: str, status: int) -> ExitCode:
 
 HINTS: Final[Mapping[str, str]] = {
     "unauthorized": (
-        "run it where the server's admin.token is, or set FOREWARN_STATE_DIR or FOREWARN_TOKEN"
+        "run it where the server's admin.token is, or set FOREWARN_TOKEN or FOREWARN_STATE_DIR"
     ),
     "host-refused": "try: --server with an address of the server, or serve --control-host NAME",
     "token-expired": "ask an admin for: forewarn token create NAME --role ROLE",
@@ -93,8 +93,8 @@ HINTS: Final[Mapping[str, str]] = {
     "still-under-way": "try: forewarn maintenance explain {maintenance_id}",
     "host-closed": "try: forewarn host open {host}",
     "host-under-way": "try: forewarn maintenance explain {maintenance_id}",
-    "shared-database": "try it on a server of its own: forewarn serve --database FILE",
-    "fronts": "try it on a server that was started without --fronts",
+    "shared-database": "use a separate server: forewarn serve --database FILE",
+    "fronts": "use a server that was started without --fronts",
     "unknown-scenario": "try: forewarn scenario list",
     "unknown-scenario-run": "try: forewarn scenario status",
     "scenario-over": "try: forewarn scenario status {run_id}",
@@ -113,17 +113,17 @@ HINTS: Final[Mapping[str, str]] = {
     "host-in-use": "try: forewarn host show {host}",
     "host-busy": "try: forewarn maintenance status {maintenance_id}",
     "virtual-machine-busy": "try: forewarn event list --vm {vm}",
-    "too-many-removals": "try: --dry-run; if all may go, add --allow-removals {removals}",
+    "too-many-removals": "try: --dry-run; to remove all of them, add --allow-removals {removals}",
     "empty-fleet": "check the file; forewarn vm remove removes single machines",
     "virtual-machine-exists": "try: forewarn vm show {vm}",
-    "precondition-failed": "it has changed since you looked; look again, then decide",
-    "notice-too-short": "try: leave out --not-before, which takes the earliest",
+    "precondition-failed": "it changed after you read it; read it again, then retry",
+    "notice-too-short": "try: omit --not-before to use the earliest time",
     "moment": "try: a duration such as 20m",
     "not-seen": "try: --at {since}",
-    "unknown-api-version": "try: leave out --api-version, which takes the newest",
-    "capacity": "try: forewarn maintenance plan, which shows all that is wrong",
-    "window-too-short": "try: forewarn maintenance plan, which shows all that is wrong",
-    "unknown-canary": "try: forewarn maintenance plan, which shows all that is wrong",
+    "unknown-api-version": "try: omit --api-version to use the newest",
+    "capacity": "try: forewarn maintenance plan, which lists every error",
+    "window-too-short": "try: forewarn maintenance plan, which lists every error",
+    "unknown-canary": "try: forewarn maintenance plan, which lists every error",
     "empty-selection": "try: forewarn maintenance start --type TYPE --scope NAME",
     "plan": "try: forewarn maintenance start --help",
     "shared-host": "try: forewarn vm list",
@@ -151,11 +151,8 @@ def reported_errors(command: str = "serve") -> Generator[None]:
     The help of *command* says what can be set.
     """
     if has_foreign_settings_file():
-        problem = (
-            f"{CONFIG_FILE} in this directory belongs to another user, "
-            "or can be written by others, and is ignored."
-        )
-        _report(problem, "if you trust it, make a copy of your own")
+        problem = f"Ignored {CONFIG_FILE} in this directory: another user owns it or can write it."
+        _report(problem, "if you trust it, make a copy that you own")
     try:
         yield
     except CommandError as error:
@@ -178,10 +175,10 @@ def reported_errors(command: str = "serve") -> Generator[None]:
 def confirm(question: str) -> None:
     """Go on only if a person says so."""
     if not sys.stdin.isatty():
-        message = f"{question} Cannot ask without a terminal."
-        raise CommandError(message, code=ExitCode.USAGE, hint="add --yes if you mean it")
+        message = f"{question} Cannot ask for confirmation without a terminal."
+        raise CommandError(message, code=ExitCode.USAGE, hint="to confirm, add --yes")
     if not typer.confirm(printable(question), err=True):
-        raise CommandError("Nothing was done.", code=ExitCode.FAILED)
+        raise CommandError("Nothing was changed.", code=ExitCode.FAILED)
 
 
 def _report(message: str, hint: str, *, place: str = "forewarn", more: Sequence[str] = ()) -> None:

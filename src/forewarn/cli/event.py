@@ -58,13 +58,15 @@ _ORDER: Final = {
     "resource": AFFECTED,
     "not_before": Flag(option=_NOT_BEFORE),
     "duration": Flag(
-        option=duration_option("How long it takes."), key="duration_in_seconds", read=read_seconds
+        option=duration_option("Expected duration."), key="duration_in_seconds", read=read_seconds
     ),
-    "description": text("TEXT", "Description that virtual machines see."),
-    "started": toggle("--started", "Start it at once, without notice."),
+    "description": text("TEXT", "Description shown to virtual machines."),
+    "started": toggle("--started", "Start at once, without notice."),
 }
-_OF_VM: Final = text("NAME", "Only its events.", "--vm", autocompletion=vm_names)
-_OF_SCOPE: Final = text("NAME", "Only of this set, service or scale set.")
+_OF_VM: Final = text(
+    "NAME", "Only events of this virtual machine.", "--vm", autocompletion=vm_names
+)
+_OF_SCOPE: Final = text("NAME", "Only events of this set, service or scale set.")
 _FILTERS: Final = {
     "status": Flag(
         kind=list[EventStatus],
@@ -82,7 +84,7 @@ _PAST: Final = {
     "scope": _OF_SCOPE,
     "event_type": replace(
         EVENT_TYPE,
-        option=option("TYPE", "Only of this type.", "--type", case_sensitive=False),
+        option=option("TYPE", "Only events of this type.", "--type", case_sensitive=False),
         default=None,
     ),
     "since": Flag(option=past_option("Ended since")),
@@ -91,17 +93,17 @@ _PAST: Final = {
 _WATCHED: Final = {
     "vm": _OF_VM,
     "event": text("ID", "Only this event.", autocompletion=event_ids),
-    "after": Flag(kind=int, option=option("N", "Continue after this line; 0 for all.", min=0)),
+    "after": Flag(
+        kind=int, option=option("N", "Continue after this line; 0 starts at the first.", min=0)
+    ),
 }
 _SEEN: Final = {
     "vm": Flag(
-        option=option(
-            "NAME", "The virtual machine that could read it.", "--vm", autocompletion=vm_names
-        ),
+        option=option("NAME", "Virtual machine that polled.", "--vm", autocompletion=vm_names),
         default=REQUIRED,
     ),
-    "at": Flag(option=past_option("Default now")),
-    "api_version": text("VERSION", "The api-version (default: the newest).", key="api-version"),
+    "at": Flag(option=past_option("Poll time (default: now)")),
+    "api_version": text("VERSION", "api-version (default: the newest).", key="api-version"),
 }
 
 
@@ -152,7 +154,7 @@ def list_some(session: Session, filters: Given, *, limit: Limit = None) -> None:
 @command(app, "history")
 @taking(_PAST)
 def history(session: Session, filters: Given, *, limit: Limit = None) -> None:
-    """List the events that have ended, and how they ended.
+    """List events that have ended, with their outcomes.
 
     Example: forewarn event history --vm web-0 --since 2h
     """
@@ -162,7 +164,7 @@ def history(session: Session, filters: Given, *, limit: Limit = None) -> None:
 
 @command(app, "show")
 def show(session: Session, event_id: EventArgument) -> None:
-    """Show one event and what has happened to it.
+    """Show one event and its history.
 
     Example: forewarn event show 602D9444-D2CD-49C7-8624-8643E7171297
     """
@@ -171,9 +173,9 @@ def show(session: Session, event_id: EventArgument) -> None:
 
 @command(app, "explain")
 def explain(session: Session, event_id: EventArgument) -> None:
-    """Say why an event waits.
+    """Explain why an event is waiting.
 
-    The answer names who has not approved, what holds the event, and until when.
+    The answer names VMs that have not approved, what holds the event, and until when.
 
     Example: forewarn event explain 602D9444-D2CD-49C7-8624-8643E7171297
     """
@@ -183,7 +185,7 @@ def explain(session: Session, event_id: EventArgument) -> None:
 @command(app, "watch")
 @taking(_WATCHED)
 def watch(session: Session, query: Given) -> None:
-    """Print each change of an event, until Ctrl-C.
+    """Print changes of events until Ctrl-C.
 
     The command reconnects if the server restarts.
 
@@ -203,7 +205,7 @@ def watch(session: Session, query: Given) -> None:
 def seen(session: Session, query: Given) -> None:
     """Print the document of a virtual machine at a given time.
 
-    It is what a poll at that time would have returned, byte for byte.
+    The output is what a poll at that time would have returned, byte for byte.
 
     Example: forewarn event seen --vm web-0 --at 14:05
     """
@@ -249,19 +251,19 @@ def start(session: Session, event_id: EventArgument) -> None:
 def complete(
     session: Session,
     event_id: Annotated[
-        str | None, argument("ID", "The EventId, or its beginning.", autocompletion=event_ids)
+        str | None, argument("ID", "EventId, or its first characters.", autocompletion=event_ids)
     ] = None,
     *,
     every: Annotated[bool, switch("All Started events.", "--all")] = False,
     failed: Annotated[bool, switch("Record it as failed.", "--failed")] = False,
     reason: ReasonOption = "",
 ) -> None:
-    """End a Started event, or all of them.
+    """Complete a Started event, or all of them.
 
     Example: forewarn event complete --all
     """
     if every == (event_id is not None) or (every and (failed or reason)):
-        message = "Name one event, or say --all and nothing else."
+        message = "Name one event, or use --all alone."
         raise CommandError(message, code=ExitCode.USAGE, hint="try: forewarn event complete --help")
     if event_id is None:
         answer = session.post("events", "complete-all")

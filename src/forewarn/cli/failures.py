@@ -35,7 +35,7 @@ class ServerRefusedError(CommandError):
         self.problem = problem
 
 
-_BROKEN: Final = "The connection to {server} broke before it had answered"
+_BROKEN: Final = "Lost the connection to {server} before it answered"
 _FAILURES: Final[Mapping[type[TransportError], tuple[ExitCode, str, str]]] = {
     ServerUrlError: (
         ExitCode.USAGE,
@@ -44,18 +44,18 @@ _FAILURES: Final[Mapping[type[TransportError], tuple[ExitCode, str, str]]] = {
     ),
     UntrustedError: (
         ExitCode.UNREACHABLE,
-        "{server} shows a certificate that is not trusted here: {problem}.",
+        "{server} has a certificate that is not trusted here: {problem}.",
         "try: --ca-file FILE, or FOREWARN_CA_FILE",
     ),
     MisnamedError: (
         ExitCode.UNREACHABLE,
-        "{server} shows a certificate for another address: {problem}.",
+        "{server} has a certificate for another address: {problem}.",
         "try: --server with an address that the certificate names",
     ),
     HungUpError: (
         ExitCode.UNREACHABLE,
         "{server} closed the connection before TLS was established.",
-        "try: it again",
+        "try again",
     ),
     PlainServerError: (
         ExitCode.UNREACHABLE,
@@ -64,21 +64,21 @@ _FAILURES: Final[Mapping[type[TransportError], tuple[ExitCode, str, str]]] = {
     ),
     UnconnectedError: (
         ExitCode.UNREACHABLE,
-        "There is no server at {server}.",
+        "Cannot connect to {server}.",
         "try: forewarn serve, or --server URL",
     ),
     LateReplyError: (
         ExitCode.TIMED_OUT,
-        "{server} has not answered in time; it may still do what was asked.",
+        "{server} did not answer in time; it may still carry out the request.",
         "try: forewarn event list",
     ),
-    TransportError: (ExitCode.FAILED, f"{_BROKEN}.", "try: it again"),
+    TransportError: (ExitCode.FAILED, f"{_BROKEN}.", "try again"),
 }
 """What is said of which failure; the first that fits."""
 _BROKEN_CHANGE: Final = (
     ExitCode.FAILED,
-    f"{_BROKEN}; it may have done what was asked.",
-    "before you repeat it, look with: forewarn event list, or forewarn audit",
+    f"{_BROKEN}; it may have carried out the request.",
+    "before you retry, check with: forewarn event list, or forewarn audit",
 )
 
 
@@ -97,13 +97,13 @@ def told_failures(server: str, *, is_change: bool = False) -> Generator[None]:
 
 def unlike_forewarn(server: str, status: int) -> CommandError:
     """Return what to say about an answer with *status* that we do not understand."""
-    message = f"{server} does not answer like forewarn ({status})."
+    message = f"{server} is not a forewarn server: it answered {status}."
     hint = "try: --server with the address that serve printed as control"
     return CommandError(message, code=ExitCode.FAILED, hint=hint)
 
 
 def no_certificates(file: Path, error: OSError) -> CommandError:
     """Return what to say about a *file* that should have certificates in it."""
-    message = f"{file} is not a file of certificates: {error}."
+    message = f"{file} is not a valid certificate file: {error}."
     hint = "try: --ca-file with the PEM file of the authority"
     return CommandError(message, code=ExitCode.USAGE, hint=hint)

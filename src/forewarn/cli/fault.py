@@ -20,7 +20,7 @@ from forewarn.domain.fault import FAULTS, UNKNOWN_TYPE, Fault, FaultError, Fault
 
 app = noun("fault")
 
-FaultyVm = Annotated[str, argument("VM", "The virtual machine.", autocompletion=vm_names)]
+FaultyVm = Annotated[str, argument("VM", "Name of the virtual machine.", autocompletion=vm_names)]
 
 _COLUMNS: Final[Columns] = {
     "vm": "vm",
@@ -42,9 +42,11 @@ _PARAMETERS: Final = {
         kind=int, option=option("N", "Only the next N requests (default: until cleared).")
     ),
     "seconds": Flag(kind=float, option=option("S", "Length of the delay.")),
-    "status": Flag(kind=int, option=option("STATUS", "404, 410, 429, 500, 503 or another error.")),
+    "status": Flag(
+        kind=int, option=option("STATUS", "HTTP status: 404, 410, 429, 500, 503 or another error.")
+    ),
     "retry_after": Flag(kind=int, option=option("S", "Send Retry-After with the status.")),
-    "event_type": text("WORD", f"The unknown type (default: {UNKNOWN_TYPE}).", "--type"),
+    "event_type": text("WORD", f"Unknown event type to show (default: {UNKNOWN_TYPE}).", "--type"),
 }
 
 
@@ -55,9 +57,9 @@ def set_one(
     given: Given,
     *,
     vm: FaultyVm,
-    kind: Annotated[FaultKind, argument("KIND", "The kind; see forewarn fault kinds.")],
+    kind: Annotated[FaultKind, argument("KIND", "Kind of fault; see forewarn fault kinds.")],
 ) -> None:
-    """Set a fault; it replaces one of the same kind.
+    """Set a fault, replacing one of the same kind.
 
     Example: forewarn fault set web-0 status --status 429 --times 3
     """
@@ -90,7 +92,7 @@ def list_kinds(output: OutputOption = Output.TABLE) -> None:
 
 @command(app, "list")
 def list_all(session: Session) -> None:
-    """List every fault, with the times it has left.
+    """List all faults and how often each still applies.
 
     Example: forewarn fault list
     """

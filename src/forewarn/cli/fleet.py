@@ -46,11 +46,13 @@ _ARROW: Final = "→"
 _SKIPPED: Final = (":virtual-machine-busy", ":host-busy", ":host-closed", ":host-under-way")
 """The problems that --skip-busy avoids."""
 _MANNER: Final = {
-    "prune": toggle("--prune", "Remove machines, hosts and sets that FILE leaves out."),
-    "skip_busy": toggle("--skip-busy", "Skip what an event, Maintenance or closed host refuses."),
+    "prune": toggle("--prune", "Remove machines, hosts and sets that are not in FILE."),
+    "skip_busy": toggle(
+        "--skip-busy", "Skip changes that an event, Maintenance or closed host prevents."
+    ),
     "allow_removals": Flag(
         kind=int,
-        option=option("N", "How many virtual machines --prune may remove.", min=0),
+        option=option("N", "Maximum number of virtual machines that --prune removes.", min=0),
         default=0,
     ),
     "as_is": AS_IS,
@@ -78,7 +80,7 @@ IMPORTING: Final = {
         kind=list[AddressPlace],
         option=option("PLACE", "lease, agent or arp; repeatable (default: lease)."),
     ),
-    "timeout": Flag(option=duration_option("How long each host may take."), default="30s"),
+    "timeout": Flag(option=duration_option("Timeout for each host."), default="30s"),
     "apply": toggle("--apply", "Apply the fleet instead of printing it."),
 }
 
@@ -98,7 +100,7 @@ def apply(
     text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
     if manner["prune"]:
-        removed = f"every virtual machine, host, set and service that {name_file(file)} leaves out"
+        removed = f"every virtual machine, host, set and service that is not in {name_file(file)}"
         session.confirm(f"Remove {removed}?")
     body = {"fleet": fleet, "dry_run": session.dry_run, **manner}
     try:
@@ -126,7 +128,7 @@ def import_fleet(
     session: Session,
     given: Given,
     *,
-    kind: Annotated[ImportKind, argument("KIND", "What to ask: libvirt.")],  # noqa: ARG001 - of one
+    kind: Annotated[ImportKind, argument("KIND", "Kind of hypervisor: libvirt.")],  # noqa: ARG001 - of one
     uris: Annotated[list[str], argument("URI", "Connection URI of each host.")],
 ) -> None:
     """Print the virtual machines of hypervisors, or apply them.

@@ -125,7 +125,7 @@ class LazyGroup(TyperGroup):
                 )
         rare = sorted(name for name, each in COMMANDS.items() if each.is_rare)
         formatter.write_paragraph()
-        formatter.write_text(f"Also, with --help: {', '.join(rare)}.")
+        formatter.write_text(f"More commands: {', '.join(rare)}.")
 
     def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         """Return what *incomplete* may become."""

@@ -18,7 +18,7 @@ _COLUMNS: Final[Columns] = {"gate": "name", "kind": "kind"}
 
 @command(app, "list")
 def list_all(session: Session) -> None:
-    """List the gates of the server's file.
+    """List the gates of the server.
 
     Example: forewarn gate list
     """
@@ -26,8 +26,8 @@ def list_all(session: Session) -> None:
 
 
 @command(app, "test")
-def test(session: Session, gate: Annotated[str, argument("GATE", "The name in the file.")]) -> None:
-    """Ask a gate now, and show its answer; exit code 1 if it is shut.
+def test(session: Session, gate: Annotated[str, argument("GATE", "Name of the gate.")]) -> None:
+    """Ask a gate now and show its answer; exit with 1 if shut.
 
     Example: forewarn gate test smoke
     """

@@ -93,7 +93,7 @@ def show(session: Session, host: HostArgument) -> None:
 @command(app, "set", DRY_RUN)
 @taking({"label": LABELS})
 def set_labels(session: Session, given: Given, *, host: HostArgument) -> None:
-    """Change labels of a host; the others stay.
+    """Change labels of a host; other labels stay.
 
     Example: forewarn host set kvm-1 --label rack=a
     """
@@ -105,9 +105,9 @@ def close(
     session: Session,
     host: HostArgument,
     *,
-    reason: Annotated[str, option("TEXT", "The reason, for other operators.")] = "",
+    reason: Annotated[str, option("TEXT", "Reason, for other operators.")] = "",
 ) -> None:
-    """Take no more virtual machines on a host; those it carries stay.
+    """Close a host to new virtual machines; existing ones stay.
 
     Example: forewarn host close kvm-1 --reason 'new kernel'
     """
@@ -116,7 +116,7 @@ def close(
 
 @command(app, "open", DRY_RUN)
 def open_again(session: Session, host: HostArgument) -> None:
-    """Take virtual machines on a host again.
+    """Open a closed host to virtual machines again.
 
     Example: forewarn host open kvm-1
     """

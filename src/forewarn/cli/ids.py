@@ -42,14 +42,14 @@ def complete_id(get: Callable[..., Any], noun: str, typed: str) -> str:
     if len(found) > 1:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         raise CommandError(
-            f"{typed!r} is the beginning of {', '.join(found[:_NAMED])}{more}.",
+            f"{typed!r} is ambiguous; it matches {', '.join(found[:_NAMED])}{more}.",
             code=ExitCode.USAGE,
-            hint="type more of the id",
+            hint="type more characters of the id",
         )
     if not found and len(rows) >= _MOST:
         raise CommandError(
-            f"None of the newest {_MOST} {noun.replace('-', ' ')} has an id that begins {typed!r}.",
+            f"No id of the newest {_MOST} {noun.replace('-', ' ')} begins with {typed!r}.",
             code=ExitCode.NOT_FOUND,
-            hint="type the whole id, which finds older ones, too",
+            hint="type the full id to find older ones",
         )
     return found[0] if found else typed

@@ -47,7 +47,7 @@ Places = Annotated[
 @command(app, "plan")
 @taking(ORDER)
 def plan(session: Session, order: Given, *, by: By = Detail.PLACE) -> None:
-    """Show what a Maintenance would do and when, and what prevents it.
+    """Show what a Maintenance would do, when, and what prevents it.
 
     Example: forewarn maintenance plan --type Freeze --scope web
     """
@@ -65,7 +65,7 @@ def plan(session: Session, order: Given, *, by: By = Detail.PLACE) -> None:
 @command(app, "start", *BEGINS)
 @taking(ORDER)
 def start(session: Session, order: Given) -> None:
-    """Begin a Maintenance of scopes and virtual machines, or of hosts.
+    """Start a Maintenance of scopes and virtual machines, or of hosts.
 
     Example: forewarn maintenance start --type Freeze --scope web
     """
@@ -83,7 +83,7 @@ def start(session: Session, order: Given) -> None:
 @command(app, "set", DRY_RUN)
 @taking(CHANGES)
 def change(session: Session, given: Given, *, maintenance_id: MaintenanceArgument) -> None:
-    """Change how the remaining steps are done; an empty text clears.
+    """Change options of the remaining steps; an empty value clears.
 
     Example: forewarn maintenance set 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --at-once 4
     """
@@ -93,7 +93,7 @@ def change(session: Session, given: Given, *, maintenance_id: MaintenanceArgumen
 
 @command(app, "pause")
 def pause(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Begin no further step; announced events continue.
+    """Start no further steps; announced events continue.
 
     Example: forewarn maintenance pause 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -102,7 +102,7 @@ def pause(session: Session, maintenance_id: MaintenanceArgument) -> None:
 
 @command(app, "resume")
 def resume(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Continue after a pause; ask shut gates again. Failures still hold.
+    """Resume after a pause and ask shut gates again; failures still hold.
 
     Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -110,9 +110,9 @@ def resume(session: Session, maintenance_id: MaintenanceArgument) -> None:
     failed = list(dict.fromkeys(failure["place"] for failure in resumed["failures"]))
     if failed:
         print_line(
-            f"Still held by what failed or was canceled: {say_names(failed)}. Resuming does not "
-            f"change that. Retry with: forewarn maintenance retry {maintenance_id}; "
-            f"skip with: forewarn maintenance skip {maintenance_id}",
+            f"Failed or canceled places still hold the Maintenance: {say_names(failed)}. Retry "
+            f"them with: forewarn maintenance retry {maintenance_id}; "
+            f"skip them with: forewarn maintenance skip {maintenance_id}",
             err=True,
         )
 
@@ -140,12 +140,12 @@ def skip(session: Session, maintenance_id: MaintenanceArgument, places: Places =
 
 @command(app, "abort", YES)
 def abort(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Begin no further step; withdraw events that have not started.
+    """Start no further steps, and withdraw events that have not started.
 
     Example: forewarn maintenance abort 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --yes
     """
     maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
-    session.confirm(f"Abort {maintenance_id}, and withdraw what it has announced?")
+    session.confirm(f"Abort {maintenance_id} and withdraw the events that have not started?")
     _steer(session, maintenance_id, "abort")
 
 
@@ -163,7 +163,7 @@ def status(session: Session, maintenance_id: MaintenanceArgument, *, by: By = De
 def explain(
     session: Session, maintenance_id: MaintenanceArgument, *, by: By = Detail.PLACE
 ) -> None:
-    """Say what holds a Maintenance, and until when.
+    """Explain what holds a Maintenance, and until when.
 
     Example: forewarn maintenance explain 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -173,7 +173,7 @@ def explain(
 
 @command(app, "watch")
 def watch(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Print each change of a Maintenance until it is over.
+    """Print each change of a Maintenance until it ends.
 
     Example: forewarn maintenance watch 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -185,7 +185,7 @@ def watch(session: Session, maintenance_id: MaintenanceArgument) -> None:
 
 @command(app, "wait", TIMEOUT)
 def wait_for(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Return when a Maintenance is over or held; fail unless completed.
+    """Wait until a Maintenance ends or is held; fail unless completed.
 
     Example: forewarn maintenance wait 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --timeout 8h
     """

@@ -57,7 +57,7 @@ def _check_labels(labels: list[str] | None) -> list[str] | None:
         if not (key and sign):
             raise typer.BadParameter(f"{key + sign + value!r} is not KEY=VALUE")
     if len({key for key, _, _ in given}) < len(given):
-        raise typer.BadParameter("nothing carries two values of one label")
+        raise typer.BadParameter("a label can have only one value")
     return labels
 
 
@@ -74,51 +74,52 @@ def _seconds(summary: str, key: str, default: str | None = None) -> Flag:
     return Flag(option=option, key=f"{key}_in_seconds", default=default, read=read_seconds)
 
 
-_IN_ORDER: Final = "Never let a step overtake an earlier one."
+_IN_ORDER: Final = "Keep the order of steps that share a scope."
 ORDER: Final = {
     "event_type": EVENT_TYPE,
-    "scope": some("NAME", "A set, service or scale set; repeatable.", "scopes"),
-    "vm": some(
-        "NAME", "A virtual machine; repeatable.", "virtual_machines", autocompletion=vm_names
-    ),
-    "label": _labels("Virtual machines that carry all of these labels; repeatable.", "labels"),
-    "host": some("NAME", "A host and all it carries; repeatable.", "hosts"),
-    "host_label": _labels("Hosts that carry all of these labels; repeatable.", "host_labels"),
-    "description": text("TEXT", "Description that virtual machines see."),
-    "duration": _seconds("How long each takes.", "duration"),
-    "canary": some("NAME", "A scope or host that goes first, alone; repeatable."),
+    "scope": some("NAME", "Set, service or scale set; repeatable.", "scopes"),
+    "vm": some("NAME", "Virtual machine; repeatable.", "virtual_machines", autocompletion=vm_names),
+    "label": _labels("Virtual machines with all of these labels; repeatable.", "labels"),
+    "host": some("NAME", "Host with all its virtual machines; repeatable.", "hosts"),
+    "host_label": _labels("Hosts with all of these labels; repeatable.", "host_labels"),
+    "description": text("TEXT", "Description shown to virtual machines."),
+    "duration": _seconds("Expected duration of each event.", "duration"),
+    "canary": some("NAME", "Scope or host to do first, alone; repeatable."),
     "at_once": Flag(
-        kind=int, option=option("N", "How many hosts (default 1) or scopes at once.", min=1)
+        kind=int,
+        option=option("N", "Maximum number of hosts (default 1) or scopes at once.", min=1),
     ),
-    "soak": _seconds("Pause in each scope after a step, everywhere after canaries.", "soak", "0s"),
+    "soak": _seconds("Wait after each step in a scope, and after canaries.", "soak", "0s"),
     "min_available": Flag(
         kind=int,
-        option=option("PERCENT", "Minimum share of each set that stays up.", min=0, max=100),
+        option=option(
+            "PERCENT", "Minimum percentage of each scope kept available.", min=0, max=100
+        ),
         default=0,
     ),
     "gate": some("NAME", "Ask this gate before each step; repeatable.", "gates"),
     "gate_patience": _seconds(
-        "How long a gate may stay shut before it holds.", "gate_patience", "1h"
+        "Time a gate may stay shut before holding the step.", "gate_patience", "1h"
     ),
     "window": some(
         "WINDOW",
-        "Only then: 'Sat,Sun 22:00-06:00 Europe/Berlin'; repeatable.",
+        "Only in this window: 'Sat,Sun 22:00-06:00 Europe/Berlin'; repeatable.",
         "windows",
         callback=_check_windows,
     ),
     "blackout": some(
         "DATES",
-        "Never then: '2026-12-24..2027-01-02 Europe/Berlin'; repeatable.",
+        "Never on these dates: '2026-12-24..2027-01-02 Europe/Berlin'; repeatable.",
         "blackouts",
         callback=_check_blackouts,
     ),
     "holidays": Flag(
         kind=Path,
-        option=option("FILE", "Never on the days of this calendar (.ics)."),
+        option=option("FILE", "Never on the holidays in this calendar (.ics)."),
         read=partial(read_text, command="maintenance start"),
     ),
-    "holidays_zone": Flag(option=option("ZONE", "Time zone of these holidays."), default="UTC"),
-    "hold_all": Flag(kind=bool, option=switch("Let one failure hold everything."), default=True),
+    "holidays_zone": Flag(option=option("ZONE", "Time zone of the holidays."), default="UTC"),
+    "hold_all": Flag(kind=bool, option=switch("Hold everything after one failure."), default=True),
     "in_order": toggle("--in-order", _IN_ORDER),
     "notice": Flag(
         kind=NoticePlace,

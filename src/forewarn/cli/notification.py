@@ -42,16 +42,16 @@ _DETAILS: Final[Columns] = {
 def list_some(
     session: Session,
     *,
-    failed: Annotated[bool, switch("Only messages that were given up.", "--failed")] = False,
-    waiting: Annotated[bool, switch("Only messages that wait.", "--waiting")] = False,
+    failed: Annotated[bool, switch("Only messages whose delivery failed.", "--failed")] = False,
+    waiting: Annotated[bool, switch("Only messages that are waiting.", "--waiting")] = False,
     limit: Limit = None,
 ) -> None:
-    """List the messages of the last days, oldest first.
+    """List recent messages, oldest first.
 
     Example: forewarn notification list --failed
     """
     if failed and waiting:
-        message = "Say --failed or --waiting, and not both."
+        message = "--failed and --waiting cannot be used together."
         hint = "try: forewarn notification list --failed"
         raise CommandError(message, code=ExitCode.USAGE, hint=hint)
     query = {"status": "failed"} if failed else {"status": "waiting"} if waiting else {}
@@ -70,24 +70,24 @@ def list_targets(session: Session) -> None:
 
 @command(app, "test")
 def test(
-    session: Session, target: Annotated[str, argument("TARGET", "The name in the file.")]
+    session: Session, target: Annotated[str, argument("TARGET", "Name of the target.")]
 ) -> None:
-    """Send an example to a target at once, and show what it answers.
+    """Send a test message to a target and show its answer.
 
     Example: forewarn notification test ops
     """
     asking = replace(session, patience=TEST_PATIENCE)
     answer = asking.post("notification-targets", target, "test", takes_key=False)
     if not answer["is_delivered"]:
-        raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)
-    session.show(answer, lambda row: print_line(f"{row['target']} has it: {row['answer']}"))
+        raise CommandError(f"Cannot deliver to {target}: {answer['answer']}", code=ExitCode.FAILED)
+    session.show(answer, lambda row: print_line(f"Delivered to {row['target']}: {row['answer']}"))
 
 
 @command(app, "retry")
 def retry(
-    session: Session, notification_id: Annotated[str, argument("ID", "The id in the list.")]
+    session: Session, notification_id: Annotated[str, argument("ID", "Id of the message.")]
 ) -> None:
-    """Retry a message that was given up.
+    """Retry a message whose delivery failed.
 
     Example: forewarn notification retry 602d9444-d2cd-49c7-8624-8643e7171297
     """

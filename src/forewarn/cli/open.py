@@ -23,7 +23,7 @@ def open_console(
     """Open the web console in a browser, signed in.
 
     The link signs in one browser, once, within 10 minutes, with the token of this command.
-    Without a desktop it is only printed, to be opened elsewhere.
+    Without a desktop, the command only prints the link.
 
     Example: forewarn open
     """
@@ -40,4 +40,4 @@ def open_console(
 
 def _print_link(link: Row) -> None:
     print_line(link["url"])
-    print_line(f"It works once, until {wall_time_of(link['expires_at'])}.", err=True)
+    print_line(f"The link works once, until {wall_time_of(link['expires_at'])}.", err=True)

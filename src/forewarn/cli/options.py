@@ -66,10 +66,12 @@ DRY_RUN: Final = keyword(
     default=False,
 )
 WAIT: Final = keyword(
-    "wait", Annotated[bool, switch("Wait until it has ended.", "--wait")], default=False
+    "wait",
+    Annotated[bool, switch("Wait until the event or Maintenance ends.", "--wait")],
+    default=False,
 )
 TIMEOUT: Final = keyword(
-    "timeout", Annotated[str | None, duration_option("How long to wait; it keeps running.")]
+    "timeout", Annotated[str | None, duration_option("Timeout for waiting; the work continues.")]
 )
 NETNS: Final = keyword(
     "netns",
@@ -137,7 +139,7 @@ def some(
     return Flag(kind=list[str], option=option(metavar, summary, **more), key=key, read=read)
 
 
-AS_IS: Final = toggle("--as-is", "State a fact, whatever its host is doing.")
+AS_IS: Final = toggle("--as-is", "Record a fact, even on a closed or busy host.")
 EVENT_TYPE: Final = Flag(
     kind=EventType,
     option=option("TYPE", f"{', '.join(EventType)}.", "--type", case_sensitive=False),

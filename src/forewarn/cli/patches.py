@@ -38,7 +38,7 @@ def pairs(option: str, summary: str, key: str = "") -> Flag:
     return some("KEY=VALUE", summary, key, read=_read_pairs(option))
 
 
-LABELS: Final = pairs("--label", "A label; KEY= removes it.", "labels")
+LABELS: Final = pairs("--label", "Label to set; KEY= removes it.", "labels")
 
 
 def _value(value: object) -> object:

@@ -95,7 +95,9 @@ class Patience:
                 self._pause()
         except KeyboardInterrupt:
             raise CommandError(
-                "Stopped waiting; it is still running.", code=ExitCode.INTERRUPTED, hint=self._hint
+                "Stopped waiting; the work is still in progress.",
+                code=ExitCode.INTERRUPTED,
+                hint=self._hint,
             ) from None
         print_line(describe(row), err=True)
         return row
@@ -116,7 +118,7 @@ class Patience:
     def _pause(self) -> None:
         left = ASK_EVERY if self._deadline is None else self._deadline - time.monotonic()
         if left <= 0:
-            message = f"It has not ended within {self._session.timeout}; it is still running."
+            message = f"Timed out after {self._session.timeout}; the work is still in progress."
             raise CommandError(message, code=ExitCode.TIMED_OUT, hint=self._hint)
         time.sleep(min(left, ASK_EVERY))
 
@@ -161,10 +163,10 @@ def _follow_once(
     with session.stream(*path, **query) as lines:
         try:
             yield from read_events(lines)
-            trouble = "the server has ended the connection"
+            trouble = "the server closed the connection"
         except TransportError as error:
-            trouble = f"the connection broke off ({error})"
-    print_line(f"forewarn: {trouble}; waiting for it to come back", err=True)
+            trouble = f"lost the connection ({error})"
+    print_line(f"forewarn: {trouble}; reconnecting", err=True)
 
 
 def persist(ask: Callable[[], T]) -> Iterator[T | None]:
@@ -180,7 +182,7 @@ def persist(ask: Callable[[], T]) -> Iterator[T | None]:
             if not is_known or is_final(error):
                 raise
             if not is_away:
-                print_line(f"forewarn: {error} Waiting for it to come back.", err=True)
+                print_line(f"forewarn: {error} Reconnecting.", err=True)
             is_away = True
             yield None
         else:

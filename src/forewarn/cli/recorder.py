@@ -252,14 +252,14 @@ def _tape(path: Path) -> Iterator[Callable[[str], None]]:
 def _refuse_secrets(url: str) -> None:
     """Refuse a URL that a file is not for, without a word of it."""
     if re.match(r"([^/?#]*//)?[^/?#]*@", url):
-        message = "--from: the URL has a user name or a password, and would be recorded with it."
-        hint = "try: --from with nothing before the host"
+        message = "--from: the URL contains a user name or password, which would be recorded."
+        hint = "try: --from without user name and password"
         raise CommandError(message, code=ExitCode.USAGE, hint=hint)
 
 
 def _require_document(url: str, answer: RecordedAnswer) -> None:
     """Refuse to record what is no endpoint of scheduled events."""
-    hint = "try: --from with the URL that comes before /metadata"
+    hint = "try: --from with the part of the URL before /metadata"
     if answer.no_answer:
         message = f"{url} cannot be recorded: {answer.no_answer}."
         raise CommandError(message, code=ExitCode.UNREACHABLE, hint=hint)

@@ -14,7 +14,7 @@ from forewarn.front.settings import RELAY_SETTINGS, load_relay_settings
 
 
 def relay(**flags: object) -> None:
-    """Serve the virtual machines of one host for a server elsewhere.
+    """Serve polls on one host for a remote server.
 
     It keeps a copy of their documents, and serves it while the server is unreachable, even
     after a restart; approvals get 503 then. Each flag is also a variable (--token-file:
@@ -34,6 +34,6 @@ def relay(**flags: object) -> None:
         os.execve(sys.executable, words, surroundings)  # noqa: S606 - no shell is wanted
 
 
-_CONFIG = keyword("config", Annotated[Path | None, option("FILE", "Settings file.")])
+_CONFIG = keyword("config", Annotated[Path | None, option("FILE", "Settings file of the relay.")])
 app = alone()
 app.command("relay")(accepting(*flags_of(RELAY_SETTINGS), _CONFIG)(relay))

@@ -61,7 +61,7 @@ _FIELDS: Final[Columns] = {
 _ORDER: Final = {
     "vm": replace(AFFECTED, key="virtual_machines"),
     "speed": Flag(
-        kind=float, option=option("N", "N times as fast.", min=1, max=FASTEST), default=1
+        kind=float, option=option("N", "Run N times as fast.", min=1, max=FASTEST), default=1
     ),
 }
 
@@ -94,17 +94,17 @@ def run(
     order: Given,
     *,
     scenario: Annotated[str, argument("NAME|FILE.toml", "Built-in scenario, or a file.")],
-    no_wait: Annotated[bool, switch("Return as soon as it has begun.", "--no-wait")] = False,
+    no_wait: Annotated[bool, switch("Return as soon as the run has started.", "--no-wait")] = False,
 ) -> None:
-    """Run a scenario, and follow it until it is over.
+    """Run a scenario and follow it to its end.
 
-    Under a virtual clock it does not wait, and exits with 5 if the run has not ended.
+    Under a virtual clock, it does not wait; it exits with 5 if the run has not ended.
 
     Example: forewarn scenario run live-migration --vm web-0 --speed 60
     """
     begun = _begin(session, scenario, order)
     narrator = _Narrator(is_silent=session.output is not Output.TABLE)
-    narrator.say(f"Run {begun['run_id']} of {begun['name']} has begun.")
+    narrator.say(f"Started run {begun['run_id']} of {begun['name']}.")
     try:
         # What falls due at once may have happened since it was begun.
         begun = session.get("scenario-runs", begun["run_id"])
@@ -112,7 +112,7 @@ def run(
         if not no_wait:
             begun = _follow(session, begun, narrator)
     except KeyboardInterrupt:
-        message = "Stopped watching; the run is still under way."
+        message = "Stopped watching; the run is still in progress."
         hint = f"stop it with: forewarn scenario stop {begun['run_id']}"
         raise CommandError(message, code=ExitCode.INTERRUPTED, hint=hint) from None
     if session.output is not Output.TABLE:
@@ -126,7 +126,7 @@ def status(
     session: Session,
     run_id: Annotated[str | None, argument("ID", "Only this run.")] = None,
 ) -> None:
-    """Show every run, or what has happened in one.
+    """Show all runs, or the history of one.
 
     Example: forewarn scenario status
     """
@@ -137,8 +137,8 @@ def status(
 
 
 @command(app, "stop")
-def stop(session: Session, run_id: Annotated[str, argument("ID", "The run.")]) -> None:
-    """Stop a run, and cancel its Scheduled events.
+def stop(session: Session, run_id: Annotated[str, argument("ID", "Id of the run.")]) -> None:
+    """Stop a run and cancel its Scheduled events.
 
     Example: forewarn scenario stop 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -149,19 +149,19 @@ def stop(session: Session, run_id: Annotated[str, argument("ID", "The run.")]) -
 def record(
     *,
     url: Annotated[
-        str, option("URL", "What comes before /metadata.", "--from")
+        str, option("URL", "URL of the endpoint, without /metadata.", "--from")
     ] = "http://169.254.169.254",
-    output: Annotated[Path, option("FILE", "The new file.")] = Path("recording.toml"),
+    output: Annotated[Path, option("FILE", "File to create.")] = Path("recording.toml"),
     every: Annotated[str, option(DURATION, "Time between polls.", callback=check_interval)] = "1s",
     seconds: Annotated[
         str | None, option(DURATION, "How long to record.", "--for", callback=check_duration)
     ] = None,
-    api_version: Annotated[str, option("VERSION", "The api-version to ask for.")] = NEWEST.name,
-    redact: Annotated[bool, switch("Call virtual machines vm-0, vm-1 …", "--redact")] = False,
+    api_version: Annotated[str, option("VERSION", "api-version to request.")] = NEWEST.name,
+    redact: Annotated[bool, switch("Rename virtual machines to vm-0, vm-1 …", "--redact")] = False,
 ) -> None:
-    """Record what an endpoint answers, until Ctrl-C.
+    """Record the answers of an endpoint until Ctrl-C.
 
-    It only reads, and waits longer where the endpoint wants it. The file is complete
+    It only sends GET, and slows down if the endpoint asks for that. The file is complete
     after every change; forewarn scenario replay serves it.
 
     Example: forewarn scenario record --from http://169.254.169.254 --for 8h
@@ -185,17 +185,17 @@ def record(
 @app.command("replay")
 @accepting(*OPTIONS)
 def replay(
-    file: Annotated[Path, argument("FILE", "The recording.")],
+    file: Annotated[Path, argument("FILE", "Recording to serve.")],
     command: Program = None,
     *,
-    vm: Annotated[str, option("NAME", "Virtual machine of the program.")] = "vm-0",
+    vm: Annotated[str, option("NAME", "VM that the program runs on.")] = "vm-0",
     speed: Annotated[float, speed_option("the times of the recording")] = 1,
     **flags: Any,
 ) -> None:
-    """Serve a recording byte for byte, beside a program or until Ctrl-C.
+    """Serve a recording byte for byte, to a program or until Ctrl-C.
 
-    It begins with the first poll. Approvals are taken, and change nothing. Variables,
-    exit code and everything else are those of the emulator: forewarn emulator --help.
+    The replay starts at the first poll. Approvals are accepted, but have no effect. For
+    variables and exit codes, see forewarn emulator --help.
 
     Example: forewarn scenario replay recording.toml --speed 60 -- ./my-handler.sh
     """

@@ -39,13 +39,15 @@ def _check_every(text: str | None) -> str | None:
 
 
 _EVERY: Final = option(
-    "DAYS", "day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such.", callback=_check_every
+    "DAYS",
+    "Recurrence: day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks'.",
+    callback=_check_every,
 )
-_UNTIL: Final = text("DATE", "The last day.", key="until_date", callback=_check_date)
+_UNTIL: Final = text("DATE", "Last day (default: none).", key="until_date", callback=_check_date)
 _ORDER: Final = {
     **ORDER,
     "every": Flag(option=_EVERY, default=REQUIRED),
-    "from_date": text("DATE", "The first day; else today.", "--from", callback=_check_date),
+    "from_date": text("DATE", "First day (default: today).", "--from", callback=_check_date),
     "until": _UNTIL,
 }
 _CHANGES: Final = {**CHANGES, "every": Flag(option=_EVERY), "until": _UNTIL}
@@ -93,7 +95,10 @@ _OCCURRENCES: Final[Columns] = {
 @command(app, "create", DRY_RUN)
 @taking(_ORDER)
 def create(
-    session: Session, order: Given, *, name: Annotated[str, argument("NAME", "What to call it.")]
+    session: Session,
+    order: Given,
+    *,
+    name: Annotated[str, argument("NAME", "Name of the schedule.")],
 ) -> None:
     """Create a schedule that starts a Maintenance on recurring dates.
 
@@ -107,7 +112,7 @@ def create(
 
 @command(app, "list")
 def list_all(session: Session) -> None:
-    """List every schedule with its next date and its last.
+    """List all schedules with their next and last dates.
 
     Example: forewarn schedule list
     """
@@ -116,7 +121,7 @@ def list_all(session: Session) -> None:
 
 @command(app, "show")
 def show(session: Session, name: ScheduleArgument) -> None:
-    """Show a schedule, its next dates and what became of the last.
+    """Show a schedule, its next dates and its last outcome.
 
     Example: forewarn schedule show patches
     """
@@ -128,7 +133,7 @@ def next_dates(
     session: Session,
     name: ScheduleArgument,
     *,
-    count: Annotated[int, option("N", "How many dates.", min=1, max=1000)] = 10,
+    count: Annotated[int, option("N", "Number of dates to show.", min=1, max=1000)] = 10,
 ) -> None:
     """Show the next dates of a schedule.
 
@@ -141,7 +146,7 @@ def next_dates(
 @command(app, "set", DRY_RUN)
 @taking(_CHANGES)
 def change(session: Session, given: Given, *, name: ScheduleArgument) -> None:
-    """Change a schedule from the next date on; an empty text clears.
+    """Change a schedule from its next date on; an empty value clears.
 
     Example: forewarn schedule set patches --every 'second Tue' --at-once 4
     """
@@ -151,7 +156,7 @@ def change(session: Session, given: Given, *, name: ScheduleArgument) -> None:
 
 @command(app, "pause", DRY_RUN)
 def pause(session: Session, name: ScheduleArgument) -> None:
-    """Skip every date until the schedule is resumed.
+    """Pause a schedule; its dates are skipped until resumed.
 
     Example: forewarn schedule pause patches
     """
@@ -160,7 +165,7 @@ def pause(session: Session, name: ScheduleArgument) -> None:
 
 @command(app, "resume", DRY_RUN)
 def resume(session: Session, name: ScheduleArgument) -> None:
-    """Start again from the next date on.
+    """Resume a paused schedule from its next date on.
 
     Example: forewarn schedule resume patches
     """
@@ -169,7 +174,7 @@ def resume(session: Session, name: ScheduleArgument) -> None:
 
 @command(app, "remove", YES, DRY_RUN)
 def remove(session: Session, name: ScheduleArgument) -> None:
-    """Remove a schedule; a Maintenance that it has begun continues.
+    """Remove a schedule; a Maintenance it has started continues.
 
     Example: forewarn schedule remove patches --yes
     """

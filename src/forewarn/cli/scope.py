@@ -25,13 +25,13 @@ _FIELDS: Final[Columns] = {
 _SETTINGS: Final = {
     "approval": text("any|all|leader", "Whose approval starts an event."),
     "postpone_until": Flag(
-        option=duration_option("How far events may be postponed.", can_clear=True)
+        option=duration_option("Maximum postponement of an event.", can_clear=True)
     ),
-    "auto_approve_user": Flag(kind=bool, option=switch("Approve what its owner asked for.")),
+    "auto_approve_user": Flag(kind=bool, option=switch("Approve user operations automatically.")),
     "terminate_notice": Flag(
-        option=duration_option("Notice of a Terminate, 5m to 15m.", can_clear=True)
+        option=duration_option("Notice before a Terminate: 5m to 15m.", can_clear=True)
     ),
-    "notice": Flag(option=duration_option("Notice of other events.", can_clear=True)),
+    "notice": Flag(option=duration_option("Notice before other events.", can_clear=True)),
 }
 
 
@@ -49,7 +49,7 @@ def show(session: Session, scope: ScopeArgument) -> None:
 def change(session: Session, given: Given, *, scope: ScopeArgument) -> None:
     """Change settings of a scope.
 
-    The other settings stay as they are. An empty text resets a setting to its default.
+    The other settings stay as they are. An empty value resets a setting to its default.
 
     Example: forewarn scope set web --approval all
     """

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 def serve(
     *,
     is_detached: Annotated[
-        bool, switch("Return when ready, and keep running.", "--detach")
+        bool, switch("Return when ready; the server keeps running.", "--detach")
     ] = False,
     config: Path | None = None,
     **flags: object,
 ) -> None:
-    """Serve virtual machines and operators until stopped.
+    """Run the server until stopped.
 
     Each flag is also a variable (--state-dir: FOREWARN_STATE_DIR) and a key of
     forewarn.toml (state_dir); a flag wins over a variable, a variable over the file.
@@ -68,7 +68,7 @@ def warn_of_password(database: object) -> None:
     """Say so if there is a password in *database*, which was given on the command line."""
     if isinstance(database, str) and has_password(database):
         print_line(
-            "forewarn: Everybody on this machine can read the password on the command line.",
+            "forewarn: All users on this machine can read the password on the command line.",
             err=True,
         )
         print_line(

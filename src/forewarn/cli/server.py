@@ -44,13 +44,14 @@ def status(
     session: Session,
     *,
     is_ready: Annotated[
-        bool, switch("Only check that polls are served; no token needed.", "--ready")
+        bool, switch("Only check that the server serves polls; needs no token.", "--ready")
     ] = False,
 ) -> None:
     """Show the server, its database and its replicas.
 
-    BEHIND and LAG are how many changes of other replicas a replica did not know yet when it
-    was last seen, and for how long. With --ready, the command fails unless polls are served.
+    BEHIND is how many changes of other replicas a replica had not yet received when it
+    was last seen, and LAG for how long. With --ready, the command fails unless the
+    server serves polls.
 
     Example: forewarn status
     """
@@ -82,10 +83,10 @@ def pause(
     *,
     reason: Annotated[str, option("TEXT", "Reason, for explain and audit.")] = "",
 ) -> None:
-    """Pause the server: it begins nothing until resumed.
+    """Pause the server; it starts nothing until resumed.
 
-    No step is announced, no event starts, no impact begins and no gate is asked, also
-    after a restart. Polls and approvals are served, and what has begun runs to its end.
+    The server announces no step, starts no event and no impact, and asks no gate, even
+    after a restart. It still serves polls and approvals, and finishes running impacts.
 
     Example: forewarn pause --reason "storage is failing"
     """
@@ -96,7 +97,7 @@ def pause(
 
 @command(app, "resume")
 def resume(session: Session) -> None:
-    """Resume a paused server, with everything due by now.
+    """Resume a paused server; overdue work starts at once.
 
     Example: forewarn resume
     """

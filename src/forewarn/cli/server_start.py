@@ -101,7 +101,7 @@ def _refuse_second(directory: Path) -> None:
         return
     where = "is starting" if url is None else f"is running at {url}"
     raise CommandError(
-        f"A server {where} in the state directory {directory.absolute()}.",
+        f"A server {where} with the state directory {directory.absolute()}.",
         code=ExitCode.REFUSED,
         hint="stop it first, or choose another --state-dir and --database",
     )

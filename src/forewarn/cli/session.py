@@ -53,7 +53,9 @@ _STARTING: Final = 60.0
 """How long a server may take to start; if it dies, nobody waits for it."""
 _OPTIONS: Final = (
     keyword("output", OutputOption, Output.TABLE),
-    keyword("utc", Annotated[bool, switch("No relative times in tables.", "--utc")], default=False),
+    keyword(
+        "utc", Annotated[bool, switch("Show absolute times only, in UTC.", "--utc")], default=False
+    ),
     keyword(
         "server",
         Annotated[str | None, option("URL", "URL of the control API; also FOREWARN_SERVER.")],
@@ -157,7 +159,7 @@ class Session:
         def print_all(got: Any) -> None:
             print_it(got)
             if self.dry_run:
-                print_line("Nothing was written.")
+                print_line("Dry run: nothing was changed.")
 
         now = None
         if self.output is Output.TABLE and not self.utc and sys.stdout.isatty():
@@ -296,7 +298,7 @@ def open_session(
 def _refuse_odd_token(token: str) -> None:
     if not (token.isascii() and token.isprintable()):
         raise CommandError(
-            "The token contains characters that no token has.",
+            "The token contains invalid characters.",
             code=ExitCode.USAGE,
             hint="try: --token with what forewarn token create printed",
         )
@@ -306,9 +308,9 @@ def _refuse_clear_text(server: str) -> None:
     """Refuse to send a token where others could read it on the way."""
     if not (server.lower().startswith("https:") or is_loopback_url(server)):
         raise CommandError(
-            f"{server} would receive the token over plain HTTP, which others can read.",
+            f"Refused to send the token to {server} over plain HTTP, which others can read.",
             code=ExitCode.USAGE,
-            hint="try: https://, or set FOREWARN_INSECURE_CONTROL=true if the network encrypts",
+            hint="try: https://, or set FOREWARN_INSECURE_CONTROL=true if the network is encrypted",
         )
 
 
@@ -348,7 +350,7 @@ def _warn(problem: str) -> None:
 def _place(path: tuple[str, ...]) -> str:
     if "" in path:
         # As from a variable of a script that was never set.
-        raise CommandError("A name or an id is empty.", code=ExitCode.USAGE)
+        raise CommandError("A name or id cannot be empty.", code=ExitCode.USAGE)
     return "/".join(("/api/v1", *(quote(part, safe="") for part in path)))
 
 

@@ -24,7 +24,7 @@ def check_duration(text: str | None) -> str | None:
 def check_interval(text: str | None) -> str | None:
     """Refuse what is not a duration, or no time at all."""
     if check_duration(text) is not None and not read_seconds(text or ""):
-        raise typer.BadParameter(f"{text!r} is too short, the minimum is 1s.")
+        raise typer.BadParameter(f"{text!r} is too short; the minimum is 1s.")
     return text
 
 

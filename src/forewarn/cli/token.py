@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 app = noun("token")
 
-Name = Annotated[str, argument("NAME", "The name of its owner, for the audit.")]
+Name = Annotated[str, argument("NAME", "Name of the token's owner, for the audit log.")]
 
 _COLUMNS: Final[Columns] = {
     "name": "name",
@@ -58,20 +58,24 @@ _FIELDS: Final[Columns] = {
 @command(app, "create")
 def create(
     session: Session,
-    name: Annotated[str | None, argument("NAME", "The name of its owner, for the audit.")] = None,
+    name: Annotated[
+        str | None, argument("NAME", "Name of the token's owner, for the audit log.")
+    ] = None,
     *,
     role: Annotated[
-        Role | None, typer.Option(case_sensitive=False, help="The role of its owner.")
+        Role | None, typer.Option(case_sensitive=False, help="Role of the token.")
     ] = None,
-    relay: Annotated[str | None, option("HOST", "For the relay on this host.")] = None,
+    relay: Annotated[
+        str | None, option("HOST", "Create a token for the relay on this host.")
+    ] = None,
     scope: Annotated[
         list[str] | None, option("NAME", "Only this set, service or machine; repeatable.")
     ] = None,
-    expires: Annotated[str | None, ahead_option("Expiry, never by default")] = None,
+    expires: Annotated[str | None, ahead_option("Expiry (default: never)")] = None,
 ) -> None:
-    """Create a token, and print its secret once.
+    """Create a token and print its secret once.
 
-    The token of a relay is called relay-HOST unless it has a NAME.
+    The default NAME of a relay's token is relay-HOST.
 
     Example: forewarn token create deploy --role operator --scope web --expires 30d
 
@@ -111,13 +115,13 @@ def revoke(session: Session, name: Name) -> None:
 def renew_admin(
     *,
     state_dir: Annotated[Path | None, option("DIR", "The server's state directory.")] = None,
-    database: Annotated[str | None, option("URL", "The database (default: as set).")] = None,
+    database: Annotated[str | None, option("URL", "Database (default: from the settings).")] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Replace the admin token, on the machine of the server.
+    """Replace the admin token; run this where the server runs.
 
-    For a token that is lost or was seen. A running server takes the new one at once and
-    refuses the old one.
+    Use this if the token is lost or has leaked. A running server accepts the new token
+    and rejects the old one at once.
 
     Example: forewarn token renew-admin --state-dir /var/lib/forewarn
     """
@@ -133,7 +137,7 @@ def renew_admin(
         directory = settings.state_directory
         known = (directory / ADMIN_TOKEN_FILE, settings.database_path)
         if not any(path.exists() for path in known):
-            message = f"No server keeps its admin token in {directory}."
+            message = f"{directory} contains no admin token."
             hint = "try: --state-dir DIR, or --config FILE"
             raise CommandError(message, code=ExitCode.NOT_FOUND, hint=hint)
         print_line(f"{renew_admin_token(directory)} has a new admin token")
@@ -143,9 +147,11 @@ def _order_for_relay(
     host: str, name: str | None, role: Role | None, scopes: list[str] | None
 ) -> Row:
     if role is not None:
-        raise _misuse("--relay takes no --role: the role of a relay is relay.")
+        raise _misuse("--role cannot be used with --relay, which implies the role relay.")
     if scopes:
-        raise _misuse("--relay takes no --scope: a relay serves all machines on its host.")
+        raise _misuse(
+            "--scope cannot be used with --relay: a relay serves all machines on its host."
+        )
     return {"name": name or f"relay-{host}", "role": Role.RELAY, "host": host}
 
 
@@ -172,4 +178,4 @@ def _renew_shared(settings: "Settings") -> Path:
 
 def _print_new(token: Row) -> None:
     print_fields(token, _FIELDS)
-    print_line("Keep it: it is not shown again.", err=True)
+    print_line("Store it now; it is not shown again.", err=True)

@@ -27,43 +27,45 @@ from forewarn.cli.session import Session, command
 app = noun("vm")
 
 _SETS: Final = {
-    "availability_set": text("NAME", "Its availability set."),
-    "cloud_service": text("NAME", "Its cloud service."),
-    "scale_set": text("NAME", "Its scale set."),
+    "availability_set": text("NAME", "Availability set."),
+    "cloud_service": text("NAME", "Cloud service."),
+    "scale_set": text("NAME", "Scale set."),
 }
-_PLACEMENT_GROUP: Final = text("NAME", "Its placement group in the scale set.")
-_NEW_DOMAIN: Final = Flag(kind=int, option=option("N", "Default: the one with the fewest."))
-_DOMAIN: Final = Flag(kind=int, option=option("N", "Default: as now, or the one with the fewest."))
+_PLACEMENT_GROUP: Final = text("NAME", "Placement group in the scale set.")
+_NEW_DOMAIN: Final = Flag(kind=int, option=option("N", "Default: the one with the fewest VMs."))
+_DOMAIN: Final = Flag(
+    kind=int, option=option("N", "Default: unchanged, or the one with the fewest VMs.")
+)
 _DECLARED: Final = {
     **_SETS,
     "placement_group": _PLACEMENT_GROUP,
     "update_domain": _NEW_DOMAIN,
     "fault_domain": _NEW_DOMAIN,
-    "host": text("NAME", "The host that carries it."),
-    "address": some("ADDRESS", "An IP address; repeatable.", "addresses"),
-    "vm_id": text("UUID", "Default: a new one."),
+    "host": text("NAME", "Host that it runs on."),
+    "address": some("ADDRESS", "IP address; repeatable.", "addresses"),
+    "vm_id": text("UUID", "VM id (default: a new one)."),
     "as_is": AS_IS,
 }
 _PLACE: Final = {
-    "host": text("NAME", "The host it goes to.", autocompletion=host_names),
+    "host": text("NAME", "Host to move to.", autocompletion=host_names),
     **_SETS,
     "placement_group": _PLACEMENT_GROUP,
-    "standalone": toggle("--standalone", "Leave its set."),
+    "standalone": toggle("--standalone", "Remove it from its set."),
     "update_domain": _DOMAIN,
     "fault_domain": _DOMAIN,
     "as_is": AS_IS,
-    "new_host": toggle("--new-host", "Add the host if it is unknown."),
+    "new_host": toggle("--new-host", "Create the host if it is unknown."),
 }
 _SETTABLE: Final = {
-    "address": some("ADDRESS", "An IP address; repeatable, replaces all.", "addresses"),
+    "address": some("ADDRESS", "IP address; repeatable, replaces all.", "addresses"),
     "label": LABELS,
-    "tag": pairs("--tag", "A tag; KEY= removes it.", "tags"),
-    "profile": pairs("--profile", "Such as vm_size=D2; KEY= removes it."),
-    "zone": text("ZONE", "Its zone."),
-    "location": text("NAME", "Its location."),
-    "resource_group": text("NAME", "Its resource group."),
-    "subscription_id": text("ID", "Its subscription."),
-    "vm_id": text("UUID", "Its vm_id."),
+    "tag": pairs("--tag", "Tag to set; KEY= removes it.", "tags"),
+    "profile": pairs("--profile", "Instance metadata such as vm_size=D2; KEY= removes it."),
+    "zone": text("ZONE", "Availability zone."),
+    "location": text("NAME", "Location."),
+    "resource_group": text("NAME", "Resource group."),
+    "subscription_id": text("ID", "Subscription id."),
+    "vm_id": text("UUID", "VM id."),
 }
 _FIELDS: Final[Columns] = {
     "name": "name",
@@ -94,7 +96,7 @@ def add(
     session: Session,
     declared: Given,
     *,
-    name: Annotated[str, argument("NAME", "The virtual machine.")],
+    name: Annotated[str, argument("NAME", "Name of the virtual machine.")],
 ) -> None:
     """Add one virtual machine to the fleet.
 
@@ -125,11 +127,11 @@ def show(session: Session, name: VmArgument) -> None:
 
 @command(app, "remove", YES, DRY_RUN)
 def remove(session: Session, name: VmArgument) -> None:
-    """Take one virtual machine out of the fleet.
+    """Remove one virtual machine from the fleet.
 
     Example: forewarn vm remove web-0 --yes
     """
-    session.confirm(f"Take {name} out of the fleet?")
+    session.confirm(f"Remove {name} from the fleet?")
     change = session.delete("virtual-machines", name)
     session.show_removed(change, ", ".join(change["removed"]))
 
@@ -153,7 +155,7 @@ def move(session: Session, given: Given, *, name: VmArgument) -> None:
 def change(session: Session, given: Given, *, name: VmArgument) -> None:
     """Change fields of one virtual machine.
 
-    The other fields stay as they are. An empty text clears a field.
+    The other fields stay as they are. An empty value clears a field.
 
     Example: forewarn vm set web-0 --label rack=a --zone 2
     """
@@ -163,11 +165,11 @@ def change(session: Session, given: Given, *, name: VmArgument) -> None:
 
 @command(app, "restart", *BEGINS)
 def restart(session: Session, name: VmArgument) -> None:
-    """Restart a virtual machine as its owner would: announce a Reboot.
+    """Restart a virtual machine as its owner would, with a Reboot event.
 
     The command returns once the event is announced; with --wait, when it has ended.
     The Reboot starts when the machine approves it, and at NotBefore at the latest. The
-    server's executor then carries it out; with the manual one, that is up to you.
+    server's executor then carries it out; with the manual executor, you do.
 
     Example: forewarn vm restart web-0
     """

@@ -120,7 +120,7 @@ class Conversations:
         except UnavailableError as error:
             if error.status != 404:
                 raise
-            sentence = "it does not know the event, or no postponing"
+            sentence = "it does not know the event, or does not support postponing"
             raise RefusedError(error.endpoint, 404, sentence) from error
 
     def _find_identity(self, host_name: str) -> Conversation[Identity]:
@@ -131,7 +131,7 @@ class Conversations:
         name = _read_text(told.get("name"))
         if name is None:
             endpoint = yield from self._locate()
-            raise UnavailableError(str(endpoint), "it does not say who we are")
+            raise UnavailableError(str(endpoint), "it does not tell this machine's name")
         return Identity(
             name=name,
             vm_id=_read_text(told.get("vm_id")),
@@ -174,7 +174,7 @@ class Conversations:
         answer = yield from exchange(replace(request, method="POST", body=body))
         is_called_html = "html" in answer.headers.get("content-type", "").lower()
         if answer.body.lstrip(_BLANK).startswith(b"<") or (answer.body and is_called_html):
-            trouble = f"it answers {answer.status} with a page of HTML"
+            trouble = f"it answered {answer.status} with an HTML page"
             raise UnavailableError(str(request.endpoint), trouble)
 
 
@@ -182,10 +182,10 @@ def _decode(endpoint: Endpoint, answer: Response) -> Document:
     try:
         document = decode_document(answer.body)
     except MalformedDocumentError as error:
-        trouble = f"its answer is not a document: {str(error).rstrip('.')}"
+        trouble = f"its answer is not a valid document: {str(error).rstrip('.')}"
         raise UnavailableError(str(endpoint), trouble) from error
     if document is None:
-        raise UnavailableError(str(endpoint), f"it answers {answer.status} with an empty body")
+        raise UnavailableError(str(endpoint), f"it answered {answer.status} with an empty body")
     return document
 
 

@@ -110,12 +110,12 @@ def find_flaw(answer: Response | NoAnswer) -> str | None:
             try:
                 decode_document(body)
             except MalformedDocumentError:
-                return "it answers with something else than scheduled events"
+                return "its answer is not a Scheduled Events document"
             return None
         case Response(status=status) if status in {410, 429} or status >= 500:
             return None
         case Response(status=status):
-            return f"it answers {status}"
+            return f"it answered {status}"
         case NoAnswer(reason=reason):
             return reason
 

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from forewarn.client._errors import EndpointError
 
-_FORMS: Final = "Give http://HOST:PORT/PREFIX, HOST:PORT or HOST, an IPv6 address in brackets"
+_FORMS: Final = "Use http://HOST:PORT/PREFIX, HOST:PORT or HOST, with IPv6 addresses in brackets"
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 _HOST_NAME: Final = re.compile(
     r"(?=.{1,253}$)\w([\w-]{0,61}\w)?(\.\w([\w-]{0,61}\w)?)*\.?", re.ASCII
@@ -32,7 +32,10 @@ class Endpoint:
 def parse_endpoint(text: str) -> Endpoint:
     """Return the endpoint that *text* names, or raise EndpointError."""
     if not _PRINTABLE.fullmatch(text):
-        raise EndpointError(f"{text!r} is empty, or has blanks or letters beyond ASCII. {_FORMS}.")
+        raise EndpointError(
+            f"{text!r} is not a valid endpoint: it is empty, or has spaces or non-ASCII "
+            f"characters. {_FORMS}."
+        )
     try:
         parts = urlsplit(text if "://" in text else f"//{text}")
         port = parts.port
@@ -50,7 +53,7 @@ def parse_endpoint(text: str) -> Endpoint:
 
 def _find_flaw(parts: SplitResult, port: int | None) -> str | None:
     flaws = {
-        "metadata servers speak plain http": parts.scheme not in {"", "http"},
+        "metadata servers use plain http": parts.scheme not in {"", "http"},
         "it has a user name or password": "@" in parts.netloc,
         "it has a query or a fragment": bool(parts.query or parts.fragment),
         "its port is 0": port == 0,

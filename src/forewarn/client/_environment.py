@@ -17,7 +17,7 @@ def read_environment(environment: Mapping[str, str] = os.environ) -> Endpoint | 
             try:
                 return parse(text)
             except EndpointError as error:
-                raise EndpointError(f"{name} is set, and cannot be used: {error}") from error
+                raise EndpointError(f"Invalid environment variable {name}: {error}") from error
     return None
 
 
@@ -25,7 +25,7 @@ def _parse_address(text: str) -> Endpoint:
     try:
         return Endpoint(host=str(IPv4Address(text)))
     except ValueError:
-        raise EndpointError(f"{text!r} is not an IPv4 address.") from None
+        raise EndpointError(f"{text!r} is not a valid IPv4 address.") from None
 
 
 VARIABLES: Final[Mapping[str, Callable[[str], Endpoint]]] = {

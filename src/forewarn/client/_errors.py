@@ -38,7 +38,7 @@ class UnavailableError(ClientError):
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(f"{endpoint} gives no usable answer: {trouble}.")
+        super().__init__(f"No usable answer from {endpoint}: {trouble}.")
         self.endpoint = endpoint
         self.trouble = trouble
         self.status = status
@@ -52,8 +52,8 @@ class RefusedError(ClientError):
     """
 
     def __init__(self, endpoint: str, status: int, sentence: str) -> None:
-        reason = quote_sentence(sentence) if sentence else "it does not say why"
-        super().__init__(f"{endpoint} refuses with {status}: {reason}.")
+        reason = quote_sentence(sentence) if sentence else "no reason given"
+        super().__init__(f"{endpoint} refused the request with {status}: {reason}.")
         self.endpoint = endpoint
         self.status = status
         self.sentence = sentence
@@ -63,7 +63,7 @@ class ClosedError(ClientError):
     """The client was closed, before the call or during it."""
 
     def __init__(self) -> None:
-        super().__init__("This client is closed; make another one.")
+        super().__init__("This client is closed; create a new one.")
 
 
 def quote_sentence(sentence: str) -> str:

@@ -46,7 +46,7 @@ class Conduct:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise ValueError("timeout must be a number of seconds above 0.")
+            raise ValueError("timeout must be a number of seconds greater than 0.")
         if not self.patience >= 0:
             raise ValueError("patience must be a number of seconds, 0 or more.")
 
@@ -62,7 +62,7 @@ def exchange(request: Request) -> Conversation[Response]:
     sentence = _read_sentence(answer.body)
     if 400 <= answer.status < 500 and answer.status not in TROUBLED_STATUSES:
         raise RefusedError(endpoint, answer.status, sentence)
-    trouble = f"it answers {answer.status}" + (f", {quote_sentence(sentence)}" if sentence else "")
+    trouble = f"it answered {answer.status}" + (f", {quote_sentence(sentence)}" if sentence else "")
     raise UnavailableError(
         endpoint,
         trouble,

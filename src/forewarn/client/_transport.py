@@ -24,11 +24,11 @@ and an event that its successor announces may be due in half a minute."""
 
 _REASONS: Final[Mapping[type[Exception], str]] = {
     TimeoutError: "it did not answer in time",
-    socket.gaierror: "its name cannot be resolved",
+    socket.gaierror: "its host name cannot be resolved",
     ConnectionRefusedError: "it refuses connections",
     ConnectionError: "it closed the connection without an answer",
-    IncompleteRead: "its answer is cut off, or far too long",
-    HTTPException: "what it sends is not HTTP",
+    IncompleteRead: "its answer is truncated or too long",
+    HTTPException: "its answer is not HTTP",
 }
 """The first that fits: some of these are subclasses of later ones."""
 
@@ -231,7 +231,7 @@ def _explain(error: OSError | HTTPException) -> str:
     for kind, reason in _REASONS.items():
         if isinstance(error, kind):
             return reason
-    return f"it cannot be reached, {error}"
+    return f"it cannot be reached: {error}"
 
 
 class Renewable(Protocol):

@@ -45,9 +45,9 @@ MEANINGS: Final[Mapping[Grade, str]] = {
     Grade.PREPARED: "It approves an event after its preparation has ended, not before.",
     Grade.DECLINED: "It does not approve an event if its preparation has failed.",
     Grade.OWN: "It neither prepares for nor approves events of other virtual machines.",
-    Grade.RECOVERED: "It recovers when the event is over or canceled, and not earlier.",
+    Grade.RECOVERED: "It recovers after the event has ended or was canceled, not before.",
     Grade.ONCE: "It prepares and approves once for each event.",
-    Grade.POLITE: "It polls about once a second, also after errors, with valid requests.",
+    Grade.POLITE: "It polls about once a second, even after errors, with valid requests.",
     Grade.RUNNING: "It keeps running.",
 }
 
@@ -111,7 +111,7 @@ def _check_saw(seen: Observation) -> GradeResult:
     if not _has_read(seen):
         return _failed(_NEVER_READ)
     return _first_failure(
-        f"never read of the {event.title}"
+        f"never read the {event.title}"
         for event in seen.events
         if event.is_to_be_seen and not any(poll.shows(event.event_id) for poll in seen.polls)
     )
@@ -174,11 +174,11 @@ def _check_recovered(seen: Observation) -> GradeResult:
         return _skipped("nothing was prepared")
     over = [event.over_at for event in seen.events if event.is_own and event.over_at]
     if not over:
-        return _skipped("the event was not over")
+        return _skipped("the event had not ended")
     if not recovered or recovered[-1] < begun[-1]:
-        return _failed("did not recover after the event was over")
+        return _failed("did not recover after the event had ended")
     if not seen.has_faults and recovered[0] < min(over):
-        return _failed("recovered before the event was over")
+        return _failed("recovered before the event had ended")
     return _PASSED
 
 

@@ -180,7 +180,9 @@ _LIFE: Final = (
     ),
     Situation(
         name="neighbour-event",
-        description=f"An event of {NEIGHBOUR_VM}, in the same availability set, comes and goes.",
+        description=(
+            f"An event of {NEIGHBOUR_VM}, in the same availability set, is announced and completed."
+        ),
         grades=(Grade.SAW, Grade.OWN, Grade.POLITE, Grade.RUNNING),
         play=_neighbour_event,
     ),

@@ -76,7 +76,7 @@ class HandlerStartError(ForewarnError):
     def __init__(self, program: str, error: OSError) -> None:
         is_unreadable = error.errno == errno.ENOEXEC
         remedy = " A script needs a first line such as #!/bin/sh." if is_unreadable else ""
-        super().__init__(f"{program} cannot be started: {error.strerror}.{remedy}")
+        super().__init__(f"Cannot start {program}: {error.strerror}.{remedy}")
 
 
 class BatteryStoppedError(Exception):

@@ -25,7 +25,8 @@ class HostRefusedError(ForewarnError):
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"{host[:80]!r} is not a name of this server; start it with --control-host NAME."
+            f"{host[:80]!r} is not a known name of this server; to allow it, use --control-host "
+            "NAME."
         )
 
 
@@ -33,7 +34,7 @@ class OriginRefusedError(ForewarnError):
     """A request by the script of somebody else's page."""
 
     def __init__(self, origin: str) -> None:
-        super().__init__(f"Pages of {origin[:80]!r} may not call this server.")
+        super().__init__(f"Pages from {origin[:80]!r} may not call this server.")
 
 
 def check_origin(scope: Scope, names: AbstractSet[str], own_host: str = "") -> None:

@@ -100,7 +100,7 @@ def _route(site: Site, route: ConsoleRoute) -> Route:
 async def _show_asset(request: Request) -> Response:
     asset = assets_by_path().get(request.url.path)
     if asset is None:
-        return PlainTextResponse("There is no such file.\n", HTTPStatus.NOT_FOUND)
+        return PlainTextResponse("File not found.\n", HTTPStatus.NOT_FOUND)
     return Response(asset.body, headers={**_FOREVER, "Content-Type": asset.media_type})
 
 

@@ -38,8 +38,11 @@ _TROUBLES: Final[Mapping[Trouble, tuple[str, str, str, str]]] = {
     Trouble.UNKNOWN: (
         "Unknown",
         "failed",
-        "The state of the impact is unknown. It is never begun twice, so the event waits.",
-        "The state of the impact of {} events is unknown. It is never begun twice, so they wait.",
+        "The state of the impact is unknown. An impact is never begun twice, so the event waits.",
+        (
+            "The state of the impact of {} events is unknown. An impact is never begun twice, so "
+            "they wait."
+        ),
     ),
     Trouble.NO_EXECUTOR: (
         "No executor",
@@ -56,8 +59,8 @@ _TROUBLES: Final[Mapping[Trouble, tuple[str, str, str, str]]] = {
     Trouble.BY_HAND: (
         "By hand",
         "waiting",
-        "An operator has to carry it out and then complete the event.",
-        "{} events wait for an operator to carry them out and complete them.",
+        "An operator has to carry out the impact and then complete the event.",
+        "{} events wait for an operator to carry out their impacts and complete them.",
     ),
 }
 """The word, its tone and the sentence about one and about many, the worst first."""

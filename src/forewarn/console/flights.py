@@ -107,7 +107,7 @@ def group(flights: Iterable[Flight], snapshot: Snapshot) -> tuple[FlightGroup, .
 
 _NONE: Final = MaintenanceId("")
 _PHASES: Final = {
-    HostPhase.WORK: "The host is being worked on",
+    HostPhase.WORK: "The work on the host is under way",
     HostPhase.VERIFY: "The host is being checked",
     HostPhase.RETURN: "Virtual machines are returning to the host",
 }
@@ -132,7 +132,7 @@ def _hear_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[str, tuple[Trou
 
 _WORDS: Final = {
     Trouble.UNKNOWN: "The state of its impact is unknown",
-    Trouble.BY_HAND: "An operator has to carry it out and complete it",
+    Trouble.BY_HAND: "An operator has to carry out the impact and complete the event",
     Trouble.NO_EXECUTOR: "The server cannot use its executors",
 }
 

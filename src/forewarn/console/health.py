@@ -60,11 +60,11 @@ def find_problems(status: ServerStatusView, condition: Condition) -> Iterator[st
             "changes."
         )
     if not any(each.is_leader and each.is_present for each in status.replicas):
-        yield "No replica leads, so no maintenance is announced or started until one does."
+        yield "No replica is the leader, so no event is announced or started until one is."
     if not condition.is_following:
         yield "This replica does not receive changes from other replicas."
     for name in condition.failing:
-        yield f"The loop {name} has failed and is about to be restarted. The log has the reason."
+        yield f"The loop {name} has failed and is about to be restarted. See the server's log."
     if status.executor_problem:
         yield f"The executor file cannot be used: {status.executor_problem}"
     yield from _replica_problems(status)
@@ -95,16 +95,16 @@ def _replica_problems(status: ServerStatusView) -> Iterator[str]:
     present = [each for each in status.replicas if each.is_present]
     for each in status.replicas:
         if not each.is_present:
-            yield f"The replica {each.name} has not reported for more than {_SILENT} seconds."
+            yield f"Replica {each.name} has not reported for more than {_SILENT} seconds."
         elif each.lag_in_milliseconds > _FAR_BEHIND:
             seconds = each.lag_in_milliseconds // 1000
-            yield f"The replica {each.name} is {seconds} s behind."
+            yield f"Replica {each.name} is {seconds} s behind."
     if len({each.version for each in present}) > 1:
         yield "The replicas run different versions."
     names = sorted({name for each in present for name in each.settings})
     for name in names:
         if len({each.settings.get(name) for each in present}) > 1:
-            yield f"The replicas disagree on the setting {name}."
+            yield f"The replicas have different values of the setting {name}."
 
 
 ROUTES: Final[tuple[ConsoleRoute, ...]] = (

@@ -15,7 +15,7 @@ _MOST_ON_CARD: Final = 120
 
 _PHASES: Final[Mapping[HostPhase, str]] = {
     HostPhase.ANNOUNCED: "Maintenance announced",
-    HostPhase.IMPACT: "Moving virtual machines out of the way",
+    HostPhase.IMPACT: "Impacts on virtual machines under way",
     HostPhase.WORK: "Work on the host under way",
     HostPhase.VERIFY: "Checking that the host is back",
     HostPhase.RETURN: "Returning virtual machines",

@@ -42,7 +42,7 @@ _BRAKES: Final[Mapping[BrakeKind, str]] = {
     BrakeKind.EARLIER_STEP: "Waits for an earlier step.",
     BrakeKind.CANARY: "Waits for the canary{until}.",
     BrakeKind.BUSY: "Waits until {events} ended.",
-    BrakeKind.CAPACITY: "Waits until enough are available: {detail}.",
+    BrakeKind.CAPACITY: "Waits for capacity: {detail}.",
     BrakeKind.SOAK: "Soaks{until}.",
     BrakeKind.CALENDAR: "Waits for the window{until}.",
     BrakeKind.AT_ONCE: "Waits for its turn.",

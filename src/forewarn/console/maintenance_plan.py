@@ -86,9 +86,7 @@ def start(visit: Visit) -> Done | Fragment:
     except PlanChangedError as error:
         return _again(visit, filled, f"{error} Review the new plan before you start.")
     except (InvalidError, NotFoundError, ConflictError):
-        return _again(
-            visit, filled, "The plan has changed since it was shown. Nothing was started."
-        )
+        return _again(visit, filled, "The plan changed after you reviewed it. Nothing was started.")
     return Done(
         message="The maintenance has been started.",
         location=f"/maintenances/{begun.maintenance_id}",

@@ -75,7 +75,7 @@ def _retry(visit: Visit) -> Done:
 
 def _skip(visit: Visit) -> Done:
     verb = partial(skip_failures, places=visit.form.texts("places"))
-    return _steer(verb, "Skipped. It stays as it is.", visit)
+    return _steer(verb, "Skipped. It stays unchanged.", visit)
 
 
 def _action(name: str, act: Callable[[Visit], Done]) -> ActionRoute:

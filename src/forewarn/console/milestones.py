@@ -95,7 +95,7 @@ def _not_before(event: ScheduledEvent, now: datetime) -> Milestone:
         title="NotBefore",
         state=MilestoneState.PASSED_OVER,
         at=event.not_before,
-        note="Not waited for" if event.started_at else "Not reached",
+        note="Skipped" if event.started_at else "Not reached",
     )
 
 

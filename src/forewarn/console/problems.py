@@ -17,7 +17,7 @@ class ForgedRequestError(AccessError):
     """Something to do without the token of the session: by a page of others, or an old one."""
 
 
-@says("There is no page at this address.")
+@says("Page not found.")
 class UnknownPageError(NotFoundError):
     """An address that leads nowhere."""
 

@@ -211,7 +211,7 @@ def _kind(text: str) -> FaultKind:
     try:
         return FaultKind(text)
     except ValueError:
-        raise FormError(f"There is no fault {text!r}.") from None
+        raise FormError(f"Unknown fault {text!r}.") from None
 
 
 def _whole(form: Form, name: str) -> int | None:

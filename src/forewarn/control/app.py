@@ -70,7 +70,7 @@ _NOUNS: Final = (
     sign_in_links,
 )
 _PROBLEM: Final[dict[str, Any]] = {
-    "description": "Refused, with the reason.",
+    "description": "Refused; the body gives the reason.",
     "content": {
         "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
     },

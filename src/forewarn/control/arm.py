@@ -34,14 +34,14 @@ ARM_PATH: Final = (
 _API_VERSION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-preview)?")
 _REFUSED: Final[dict[int | str, dict[str, Any]]] = {
     "4XX": {
-        "description": "Refused, with the reason.",
+        "description": "Refused; the body gives the reason.",
         "content": {"application/json": {"schema": {"type": "object", "required": ["error"]}}},
     }
 }
 
 
 class AcknowledgementView(View):
-    """That it was done, in Azure's words."""
+    """Confirmation, in Azure's words."""
 
     value: str = "Successfully approved scheduled event"
 

@@ -20,10 +20,10 @@ _SINCE: Final = "2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z, in 
 
 @mirrors(AuditEntry, "at maintenance_time who actor where action subject outcome detail")
 class AuditEntryView(View):
-    """One change or refusal, who is answerable for it, and where they were."""
+    """One change or refusal: who is responsible, and from where."""
 
 
-_AUDIT: Final = several("audit", AuditEntryView, "What was done and refused, in that order.")
+_AUDIT: Final = several("audit", AuditEntryView, "Actions and refusals, in order.")
 
 
 @router.get("", **lists(_AUDIT))
@@ -35,7 +35,7 @@ def show_audit(
     *,
     paging: Paged,
 ) -> Response:
-    """Return the newest of what was done and refused, oldest first; the next page is older."""
+    """Return the newest actions and refusals, oldest first; the next page has older ones."""
     now = caller.context().at
     moment = None if since is None else parse_past(since, now)
     seen = paging.place()

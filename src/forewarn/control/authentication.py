@@ -132,7 +132,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > LARGEST_BODY:
-            raise HTTPException(413, f"A body may have {LARGEST_BODY} bytes, this one has more.")
+            raise HTTPException(413, f"The body is too large; the maximum is {LARGEST_BODY} bytes.")
         return message
 
     return receive_some

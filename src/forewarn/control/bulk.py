@@ -126,7 +126,7 @@ def _check_text(entry: dict[str, Any]) -> None:
     try:
         json.dumps(entry, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise _refusal("value_error", "fleet has text that is not Unicode") from None
+        raise _refusal("value_error", "the fleet contains text that is not valid Unicode") from None
 
 
 def _refusal(kind: str, message: str) -> RequestValidationError:

@@ -46,7 +46,7 @@ def show_calendar(
     caller: Viewing,
     scope: Annotated[str | None, Query(description="Only events of this scope.")] = None,
 ) -> CalendarResponse:
-    """Return the events in flight or canceled ahead of time, steps to come, and schedules."""
+    """Return events in flight or canceled early, future steps, and schedules."""
     context = caller.context()
     return CalendarResponse(caller.read(lambda reading: _calendar(reading, scope, context)))
 

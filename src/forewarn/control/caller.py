@@ -16,7 +16,7 @@ from forewarn.domain.roles import MAY, Role
 # The middleware has looked at the token; this only tells OpenAPI about it.
 _BEARER: Final = HTTPBearer(
     auto_error=False,
-    description="The admin token, or one made by `forewarn token create`. Roles: "
+    description="The admin token, or one created by `forewarn token create`. Roles: "
     + "; ".join(f"{role} may {what}" for role, what in MAY.items())
     + ". An operator may also do what a viewer may, and an admin what both may.",
 )

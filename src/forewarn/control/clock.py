@@ -14,13 +14,13 @@ router = APIRouter(prefix="/clock", tags=["clock"])
 
 @router.get("")
 def show_clock(caller: Viewing) -> ClockView:
-    """Return the time and whether it is virtual."""
+    """Return maintenance time, and whether it is virtual."""
     return _view(caller.services, caller.services.clock.now())
 
 
 @router.post("/advance", name="clock advance")
 def advance(caller: Administering, request: AdvanceRequest) -> ClockView:
-    """Let virtual time pass; the answer comes when everything that fell due is done."""
+    """Advance virtual time; respond when everything that fell due is done."""
     return _view(caller.services, advance_clock(caller, request.duration))
 
 

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/discovery", tags=["discovery"])
 
 @mirrors(SourceStatus)
 class MachineSourceView(View):
-    """A source, as of its last answer or failure; without a problem it works."""
+    """A source, as of its last answer or failure; it works if it has no problem."""
 
 
 _SOURCES: Final = several("sources", MachineSourceView, "Sources, in the order of their file.")
@@ -23,5 +23,5 @@ _SOURCES: Final = several("sources", MachineSourceView, "Sources, in the order o
 
 @router.get("", response_model=_SOURCES)
 def show_discovery(caller: Viewing) -> Any:
-    """Return how the sources are; callers that are limited to scopes see none."""
+    """Return the state of the sources; callers limited to scopes see none."""
     return _SOURCES.model_validate({"sources": list_sources(caller)})

@@ -58,9 +58,7 @@ router = APIRouter(prefix="/events", tags=["events"])
 EventIdPath = Annotated[
     EventId, AfterValidator(vocabulary.event_id), Path(description="The EventId, in any case.")
 ]
-Statuses = Annotated[
-    tuple[EventStatus, ...], Query(description="Scheduled and Started unless given.")
-]
+Statuses = Annotated[tuple[EventStatus, ...], Query(description="Default: Scheduled and Started.")]
 VmQuery = Annotated[str | None, Query()]
 ScopeQuery = Annotated[str | None, Query(description="A set, service, scale set or its id.")]
 TypeQuery = Annotated[EventType | None, Query()]
@@ -82,11 +80,11 @@ class _Narrowing(TypedDict, total=False):
 
 @mirrors(Reason, "kind holds sentence vms event_ids since until about")
 class ReasonView(View):
-    """One thing to know about an event; it waits for those that hold."""
+    """One fact about an event; the event waits for facts that hold it."""
 
 
 class ExplanationView(View):
-    """Every reason that an event is where it is; what holds it comes first."""
+    """Every reason for the state of an event; reasons that hold it come first."""
 
     event_id: str
     event_status: EventStatus
@@ -118,7 +116,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     until: Past = None,
     paging: Paged,
 ) -> Response:
-    """Return the events that have ended, since a moment and before another if wanted."""
+    """Return the events that have ended, optionally within a period."""
     now = caller.services.clock.now()
     return _list(
         caller,
@@ -133,7 +131,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
 
 @router.post("", name="event create", **creates(EventsView))
 def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsView:
-    """Announce an event, in as many as it takes to name one update domain in each."""
+    """Announce an event, split into one event per update domain."""
     now = caller.context().now
     order = EventOrder(
         event_type=request.event_type,
@@ -155,7 +153,7 @@ def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsVie
     dependencies=CAN_BE_DRY,
 )
 def complete_all(caller: Operating, key: Key) -> EventsView:
-    """End every Started event."""
+    """Complete every Started event."""
     return caller.write_once(
         key, EventsView, lambda tx, context: events_view(complete_all_events(tx, context))
     )
@@ -163,13 +161,13 @@ def complete_all(caller: Operating, key: Key) -> EventsView:
 
 @router.get("/{event_id}", **shows(EventDetailView))
 def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
-    """Return one event and what has happened to it."""
+    """Return one event and its history."""
     return answer_seen(caller, lambda reading: _detail(reading, event_id))
 
 
 @router.post("/{event_id}/approve", name="event approve", dependencies=CHANGES)
 def approve(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
-    """Approve for everybody."""
+    """Approve an event for all its virtual machines."""
     return _change(caller, key, event_id, approve_event)
 
 
@@ -192,7 +190,7 @@ def postpone(
 
 @router.post("/{event_id}/start", name="event start", dependencies=CHANGES)
 def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
-    """Start now, past policy, NotBefore and host operation."""
+    """Start an event now, overriding policy, NotBefore and host operation."""
     return _change(caller, key, event_id, start_event)
 
 
@@ -200,7 +198,7 @@ def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
 def complete(
     caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest = _COMPLETE
 ) -> EventView:
-    """End a Started event."""
+    """Complete a Started event."""
     verb = partial(complete_event, outcome=request.outcome, reason=request.reason)
     return _change(caller, key, event_id, verb)
 
@@ -216,7 +214,7 @@ def cancel(
 
 @router.get("/{event_id}/explain")
 def explain(caller: Viewing, event_id: EventIdPath) -> ExplanationView:
-    """Return every reason that the event is not moving."""
+    """Return every reason why the event is waiting."""
     found = explain_event_to(caller, event_id)
     return fill(
         ExplanationView,

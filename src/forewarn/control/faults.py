@@ -17,7 +17,7 @@ _AS_USUAL: Final = FaultRequest()
 
 @router.get("/faults")
 def list_faults(caller: Viewing) -> FaultsView:
-    """Return every fault, with the times it has left."""
+    """Return every fault, and how often each still applies."""
     return FaultsView(faults=faults.all_faults(caller))
 
 
@@ -25,20 +25,20 @@ def list_faults(caller: Viewing) -> FaultsView:
 def set_fault(
     caller: Administering, name: str, kind: FaultKind, request: FaultRequest = _AS_USUAL
 ) -> FaultView:
-    """Set a fault; it replaces one of the same kind."""
+    """Set a fault, replacing one of the same kind."""
     fault = Fault(kind=kind, **request.model_dump())
     return faults.fault_view(faults.set_fault(caller, name, fault), fault)
 
 
 @router.delete("/virtual-machines/{name}/faults/{kind}", name="fault clear")
 def clear_fault(caller: Administering, name: str, kind: FaultKind) -> FaultsView:
-    """End one fault, if it is still there, and return those that are left."""
+    """Clear one fault, if it still exists, and return the remaining ones."""
     return _clear(caller, name, kind)
 
 
 @router.delete("/virtual-machines/{name}/faults", name="fault clear")
 def clear_faults(caller: Administering, name: str) -> FaultsView:
-    """End every fault of one virtual machine."""
+    """Clear every fault of one virtual machine."""
     return _clear(caller, name, None)
 
 

@@ -58,7 +58,7 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.get("", **shows(dict[str, JsonValue]))
 def show_fleet(caller: Viewing) -> Response:
-    """Return the whole fleet; applied again, it changes nothing."""
+    """Return the whole fleet, in a form that can be applied again."""
     return answer_seen(caller, _shown)
 
 
@@ -70,7 +70,7 @@ def show_fleet(caller: Viewing) -> Response:
     dependencies=[TAKES_IF_MATCH],
 )
 async def apply(caller: Administering, request: Request) -> Response:
-    """Make the fleet as declared, all of it or nothing; or tell what that would change."""
+    """Apply a declared fleet, completely or not at all, or report what would change."""
     body = [chunk async for chunk in request.stream()]
     if _LINES in request.headers.get("accept", ""):
         audit = request.state.audit  # which may outlive the request

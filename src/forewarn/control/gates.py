@@ -11,7 +11,7 @@ router = APIRouter(tags=["gates"])
 
 
 class GateView(View):
-    """A gate; whom it asks may be a secret."""
+    """A gate, without its address or command, which may be secret."""
 
     name: str
     kind: str
@@ -24,7 +24,7 @@ class GatesView(View):
 
 
 class GateAnswerView(View):
-    """What a gate has said."""
+    """The answer of a gate."""
 
     gate: str
     status: GateStatus
@@ -33,14 +33,14 @@ class GateAnswerView(View):
 
 @router.get("/gates")
 def list_gates(caller: Viewing) -> GatesView:
-    """Return which gates there are."""
+    """Return every gate."""
     kinds = caller.services.gates.kinds()
     return GatesView(gates=tuple(GateView(name=name, kind=kind) for name, kind in kinds.items()))
 
 
 @router.post("/gates/{name}/test", name="gate test")
 def test_gate(caller: Operating, name: str) -> GateAnswerView:
-    """Ask a gate at once, about no Maintenance, and return what it says."""
+    """Ask a gate now, for no particular Maintenance, and return its answer."""
     gates = caller.services.gates
     with caller.services.slow_verbs.place():
         gate = caller.write(lambda tx, context: prepare_gate_test(tx, context, gates.kinds(), name))

@@ -19,22 +19,26 @@ metrics = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 async def check_health() -> HealthView:
-    """Answer as long as the process can."""
+    """Respond as long as the process is alive."""
     return HealthView(status="ok")
 
 
-@router.get("/readyz", responses={503: {"model": ReadinessView, "description": "Not so."}})
+@router.get(
+    "/readyz", responses={503: {"model": ReadinessView, "description": "Polls are not served."}}
+)
 async def check_readiness(request: Request, response: Response) -> ReadinessView:
-    """Tell whether polls are served, and which loops of the server fail."""
+    """Report whether polls are served, and which loops of the server fail."""
     services: Services = request.app.state.services
     found = _answer(response, is_ready=services.is_ready(), otherwise="polls are not served")
     # A loop that fails does not make the server unready: machines are answered all the same.
     return ReadinessView(status=found.status, failing=services.failing())
 
 
-@router.get("/readyz/write", responses={503: {"model": HealthView, "description": "Not so."}})
+@router.get(
+    "/readyz/write", responses={503: {"model": HealthView, "description": "Writes are refused."}}
+)
 async def check_readiness_for_writes(request: Request, response: Response) -> HealthView:
-    """Tell whether writes are taken."""
+    """Report whether the server accepts writes."""
     services: Services = request.app.state.services
     return _answer(
         response, is_ready=services.store.is_writable(), otherwise="the store cannot be written"
@@ -49,7 +53,7 @@ class _Exposition(Response):
 
 @metrics.get(METRICS_PATH, response_class=_Exposition)
 def show_metrics(request: Request) -> Response:
-    """Return the figures of this server, in the text format of Prometheus."""
+    """Return the metrics of this server in Prometheus text format."""
     services: Services = request.app.state.services
     principal: Principal | None = getattr(request.state, "principal", None)
     if principal is not None:

@@ -52,7 +52,7 @@ class HostView(View):
 
 @mirrors(Share)
 class HostShareView(View):
-    """The virtual machines of one update domain of a scope that a host carries."""
+    """The virtual machines on a host that share an update domain of a scope."""
 
 
 class HostTaskView(View):
@@ -67,7 +67,7 @@ class HostTaskView(View):
 
 
 class HostDetailView(HostView):
-    """A host with the update domains it carries, the events in flight, and its own work."""
+    """A host with its update domains, the events in flight there, and its own work."""
 
     shares: tuple[HostShareView, ...]
     events: tuple[EventView, ...]
@@ -103,7 +103,7 @@ def change_host(caller: Administering, key: Key, name: str, request: HostPatch) 
 def close(
     caller: Operating, key: Key, name: str, request: CloseRequest | None = None
 ) -> HostDetailView:
-    """Have a host take no more virtual machines; those it carries stay."""
+    """Close a host to new virtual machines; existing ones stay."""
     reason = request.reason if request else ""
     return _change(
         caller, key, name, lambda tx, context: close_host(tx, context, name, reason=reason)
@@ -112,13 +112,13 @@ def close(
 
 @router.post("/{name}/open", name="host open", dependencies=CHANGES)
 def open_again(caller: Operating, key: Key, name: str) -> HostDetailView:
-    """Have a host take virtual machines again."""
+    """Open a closed host to virtual machines again."""
     return _change(caller, key, name, lambda tx, context: open_host(tx, context, name))
 
 
 @router.delete("/{name}", name="host remove", dependencies=CHANGES)
 def remove(caller: Administering, name: str) -> HostDetailView:
-    """Remove a host that carries no virtual machine and that no Maintenance needs."""
+    """Remove a host that has no virtual machines and is not part of a Maintenance."""
 
     def operation(tx: Transaction, context: Context) -> HostDetailView:
         removed = _view(tx, name)

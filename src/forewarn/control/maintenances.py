@@ -54,20 +54,20 @@ router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 @mirrors(Blocker, "kind release sentence scope_ids hosts vms event_ids since until about places")
 class BlockerView(View):
-    """One thing that holds a Maintenance, and how it goes away."""
+    """One thing that holds a Maintenance, and how it ends."""
 
     kind: str
 
 
 @mirrors(Verdict, "kind sentence until actions")
 class VerdictView(View):
-    """When a Maintenance continues by itself, or what somebody has to do first."""
+    """When a Maintenance continues automatically, or what an operator has to do first."""
 
     actions: tuple[str, ...]
 
 
 class StandstillView(View):
-    """Everything that holds a Maintenance, what becomes of it, and what it has left undone."""
+    """Everything that holds a Maintenance, how that ends, and what remains undone."""
 
     maintenance_id: str
     status: MaintenanceStatus
@@ -79,7 +79,7 @@ class StandstillView(View):
 # Before a Maintenance that could be called so.
 @router.post("/plan", name="maintenance plan")
 def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
-    """Return what a Maintenance would do, with every reason it cannot; nothing is changed."""
+    """Return what a Maintenance would do, with every error; change nothing."""
     services = caller.services
     order = maintenance_order(request, services)
     context = caller.context()
@@ -125,7 +125,7 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
 
 @router.post("", name="maintenance start", **creates(BegunMaintenanceView))
 def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> BegunMaintenanceView:
-    """Begin a Maintenance, or refuse with the reason it cannot be walked."""
+    """Start a Maintenance, or refuse it with the reason."""
     services = caller.services
     order = maintenance_order(request, services)
 
@@ -148,7 +148,7 @@ def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
 def change(
     caller: Operating, key: Key, maintenance_id: str, request: CoursePatch
 ) -> MaintenanceView:
-    """Change how it goes about the steps that remain; null sets a field to its default."""
+    """Change options of the remaining steps; null sets a field to its default."""
     gates = caller.services.gates.kinds()
     steer = partial(change_course, change=patch_course(request), gates=gates)
     return _steer(caller, key, steer, maintenance_id)
@@ -156,13 +156,13 @@ def change(
 
 @router.post("/{maintenance_id}/pause", name="maintenance pause", dependencies=CHANGES)
 def pause(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
-    """Begin no further step until it is resumed; what is announced takes its course."""
+    """Start no further step until resumed; announced events continue."""
     return _steer(caller, key, pause_maintenance, maintenance_id)
 
 
 @router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=CHANGES)
 def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
-    """Continue after a pause, and ask shut gates again; failures still hold."""
+    """Resume after a pause and ask shut gates again; failures still hold."""
     return _steer(caller, key, resume_maintenance, maintenance_id)
 
 
@@ -170,7 +170,7 @@ def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
 def retry(
     caller: Operating, key: Key, maintenance_id: str, request: PlacesRequest
 ) -> MaintenanceView:
-    """Try failed hosts or scopes again, with new events and full notice."""
+    """Retry failed hosts or scopes, with new events and full notice."""
     return _steer(caller, key, partial(retry_failures, places=request.places), maintenance_id)
 
 
@@ -178,13 +178,13 @@ def retry(
 def skip(
     caller: Operating, key: Key, maintenance_id: str, request: PlacesRequest
 ) -> MaintenanceView:
-    """Skip failed hosts or scopes; a named host even while it is being worked on."""
+    """Skip failed hosts or scopes; a named host even during its work."""
     return _steer(caller, key, partial(skip_failures, places=request.places), maintenance_id)
 
 
 @router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=CHANGES)
 def abort(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
-    """Begin no further step; withdraw events that have not started."""
+    """Start no further step, and withdraw events that have not started."""
     return _steer(caller, key, abort_maintenance, maintenance_id)
 
 

@@ -31,13 +31,13 @@ class NotificationView(View):
 
 
 _NOTIFICATIONS: Final = several(
-    "notifications", NotificationView, "Several messages, in the order they were written."
+    "notifications", NotificationView, "Messages, in the order of their creation."
 )
 
 
 @mirrors(Target)
 class TargetView(View):
-    """Somebody who wants to know, and of what; how they are reached is a secret."""
+    """A notification target and its phases, without its address, which is secret."""
 
 
 class TargetsView(View):
@@ -48,7 +48,7 @@ class TargetsView(View):
 
 @mirrors(Delivery, "target is_delivered answer")
 class DeliveryView(View):
-    """What came of one attempt."""
+    """The result of one attempt."""
 
     target: str
 
@@ -57,7 +57,7 @@ class DeliveryView(View):
 def list_notifications(
     caller: Viewing, status: NotificationStatus | None = None, *, paging: Paged
 ) -> Response:
-    """Return the newest messages of any status, or of the one given; the next page is older."""
+    """Return the newest messages, optionally of one status; the next page has older ones."""
     found = caller.read(
         lambda reading: find_notifications(
             reading, status=status, older_than=paging.after, limit=paging.limit + 1
@@ -70,7 +70,7 @@ def list_notifications(
 
 @router.post("/notifications/{notification_id}/retry", name="notification retry")
 def retry(caller: Administering, key: Key, notification_id: str) -> NotificationView:
-    """Retry a message that was given up."""
+    """Retry a message whose delivery failed."""
 
     def operation(tx: Transaction, context: Context) -> NotificationView:
         again = retry_notification(tx, context, notification_id)
@@ -81,12 +81,12 @@ def retry(caller: Administering, key: Key, notification_id: str) -> Notification
 
 @router.get("/notification-targets")
 def list_targets(caller: Viewing) -> TargetsView:
-    """Return who is told what."""
+    """Return the notification targets."""
     return TargetsView.model_validate({"targets": caller.targets()})
 
 
 @router.post("/notification-targets/{name}/test", name="notification test")
 async def test_target(caller: Administering, name: str) -> DeliveryView:
-    """Send an example to one target at once, and return what came of it."""
+    """Send a test message to one target now, and return the result."""
     delivery = await asyncio.wrap_future(Daemons().submit(try_target, caller, name))
     return fill(DeliveryView, delivery, target=name)

@@ -24,10 +24,12 @@ class Paging:
     def __init__(
         self,
         request: Request,
-        limit: Annotated[int, Query(ge=1, le=10_000, description="The most.")] = PAGE,
+        limit: Annotated[
+            int, Query(ge=1, le=10_000, description="Maximum number of items.")
+        ] = PAGE,
         after: Annotated[
             str | None,
-            Query(max_length=256, description="The cursor of the Link header of the page before."),
+            Query(max_length=256, description="Cursor from the Link header of the previous page."),
         ] = None,
     ) -> None:
         self.limit = limit
@@ -39,7 +41,7 @@ class Paging:
         if self.after is None:
             return None
         if not (self.after.isascii() and self.after.isdecimal() and len(self.after) < 19):
-            problem = "is not a cursor of this list; use the one in its Link header"
+            problem = "is not a valid cursor of this list; use the one in its Link header"
             raise RequestValidationError([{"loc": ("query", "after"), "msg": problem}])
         return int(self.after)
 

@@ -26,7 +26,7 @@ router = APIRouter(tags=["places"])
 
 
 class SetView(BaseModel):
-    """An availability set, a cloud service or a scale set, and who is in it."""
+    """An availability set, cloud service or scale set, with its virtual machines."""
 
     name: str
     update_domains: int

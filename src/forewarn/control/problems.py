@@ -34,10 +34,10 @@ class UnauthorizedError(ForewarnError):
     """No token, or one that nobody was given."""
 
     def __init__(self, *, given: bool) -> None:
-        problem = "The token is not known here." if given else "The request has no bearer token."
+        problem = "Unknown token." if given else "The request has no bearer token."
         super().__init__(
             f"{problem} The admin token is in admin.token in the state directory; "
-            "with it, forewarn token create makes others."
+            "use it and forewarn token create to create others."
         )
 
 
@@ -45,8 +45,8 @@ class ApiVersionError(ForewarnError):
     """No api-version, or one that is not a date."""
 
     def __init__(self, given: str | None) -> None:
-        problem = "is missing" if given is None else f"{given[:40]!r} is not a date"
-        super().__init__(f"The api-version {problem}; write api-version=2023-10-01-preview.")
+        problem = "is missing" if given is None else f"{given[:40]!r} is not a valid date"
+        super().__init__(f"The api-version {problem}; use api-version=2023-10-01-preview.")
 
 
 class ResourceTypeError(NotFoundError):
@@ -54,12 +54,12 @@ class ResourceTypeError(NotFoundError):
 
     def __init__(self, resource_type: str) -> None:
         super().__init__(
-            f"Microsoft.Compute/{resource_type[:40]} has no scheduled events; virtualMachines, "
-            "virtualMachineScaleSets and availabilitySets have."
+            f"Microsoft.Compute/{resource_type[:40]} has no scheduled events; use "
+            "virtualMachines, virtualMachineScaleSets or availabilitySets."
         )
 
 
-@says("There is a virtual machine called {vm!r} already.")
+@says("A virtual machine called {vm!r} already exists.")
 class VirtualMachineExistsError(ConflictError):
     """A virtual machine is added under a name that is taken."""
 
@@ -139,7 +139,7 @@ class Problem:
 _FAILURE: Final = Problem(
     kind="internal",
     status=HTTPStatus.INTERNAL_SERVER_ERROR,
-    detail="The server failed; its log says why.",
+    detail="Internal server error; see the server's log.",
 )
 
 

@@ -23,25 +23,25 @@ router = APIRouter(prefix="/requests", tags=["requests"])
     "at maintenance_time vm method path body status error document_incarnation seconds is_reset",
 )
 class RequestView(View):
-    """One request and its answer. No status yet, or none at all, is null.
+    """One request and its response. The status is null while there is no response.
 
-    If it could not be read, its method and path are empty; the vm of an unknown caller is null.
+    Method and path are empty if the request was unreadable; vm is null if the caller is unknown.
     """
 
     body: str
 
 
-_REQUESTS: Final = several("requests", RequestView, "Requests, in the order in which they came.")
+_REQUESTS: Final = several("requests", RequestView, "Requests, in the order of arrival.")
 
 
 @router.get("", **lists(_REQUESTS))
 def list_requests(
     caller: Viewing,
-    vm: Annotated[str | None, Query(description="Only those of this virtual machine.")] = None,
+    vm: Annotated[str | None, Query(description="Only requests from this virtual machine.")] = None,
     *,
     paging: Paged,
 ) -> Response:
-    """Return the newest requests of virtual machines, oldest first; the next page is older."""
+    """Return the newest requests from VMs, oldest first; the next page has older ones."""
     seen = paging.place()
     entries = [entry for entry in _find(caller, vm) if seen is None or entry.sequence < seen]
     newest = entries[-paging.limit - 1 :]

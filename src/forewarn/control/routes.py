@@ -33,7 +33,7 @@ _LINK: Final[dict[str, Any]] = {
     }
 }
 _TAG: Final[dict[str, Any]] = {
-    "ETag": {"description": "A strong tag of the answer.", "schema": {"type": "string"}}
+    "ETag": {"description": "Strong entity tag of the response.", "schema": {"type": "string"}}
 }
 
 
@@ -42,8 +42,8 @@ class IdempotencyKeyNotTakenError(InvalidError):
 
     def __init__(self, verb: str) -> None:
         super().__init__(
-            f"{verb!r} takes no Idempotency-Key, so leave it out; "
-            "before it is repeated, look whether it was done."
+            f"{verb!r} does not accept an Idempotency-Key; omit it. Before you repeat the "
+            "request, check whether it was done."
         )
 
 
@@ -51,7 +51,7 @@ class IdempotencyKeyNotTakenError(InvalidError):
 def _if_match(
     _tag: Annotated[
         str | None,
-        Header(alias="If-Match", description="Do it only if this is its ETag; otherwise 412."),
+        Header(alias="If-Match", description="Change it only if this is its ETag; otherwise 412."),
     ] = None,
 ) -> None: ...
 
@@ -59,7 +59,7 @@ def _if_match(
 def _if_none_match(
     _tag: Annotated[
         str | None,
-        Header(alias="If-None-Match", description="Answer 304 if this is its ETag."),
+        Header(alias="If-None-Match", description="Respond with 304 if this is its ETag."),
     ] = None,
 ) -> None: ...
 
@@ -68,9 +68,7 @@ def _note_dry_run(
     request: Request,
     response: Response,
     *,
-    dry_run: Annotated[
-        bool, Query(description="Only answer what would come of it; nothing is written.")
-    ] = False,
+    dry_run: Annotated[bool, Query(description="Only return the result; change nothing.")] = False,
 ) -> None:
     request.state.is_dry_run = dry_run
     if dry_run:
@@ -86,8 +84,10 @@ async def _request_key(
             min_length=1,
             max_length=255,
             pattern="^[!-~]+$",
-            description="Any text of the caller's own. The same request with the same key is done "
-            "once, and answered as the first time, for 24 hours.",
+            description=(
+                "Any text chosen by the caller. For 24 hours, a request repeated with the same "
+                "key is done once and gets the first response again."
+            ),
         ),
     ] = None,
 ) -> RequestKey | None:
@@ -120,7 +120,7 @@ class _Route(TypedDict, total=False):
 
 def shows(view: object) -> _Route:
     """Return how a route is declared that answers with *view* and its tag, by `answer_seen`."""
-    known = {"description": "It is what the caller has already.", "headers": _TAG}
+    known = {"description": "Not modified: the caller already has it.", "headers": _TAG}
     return {
         "response_model": view,
         "dependencies": [Depends(_if_none_match)],
@@ -135,7 +135,7 @@ def lists(view: type[BaseModel]) -> _Route:
 
 def creates(view: type[BaseModel], dependencies: Sequence[params.Depends] = CAN_BE_DRY) -> _Route:
     """Return how a route is declared that creates *view*, and can be rehearsed."""
-    would = {"model": view, "description": "What would be created, with dry_run."}
+    would = {"model": view, "description": "With dry_run: what would be created."}
     return {
         "status_code": HTTPStatus.CREATED,
         "dependencies": dependencies,

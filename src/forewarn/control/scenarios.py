@@ -38,7 +38,7 @@ Steps = Annotated[tuple[Mapping[str, JsonValue], ...], BeforeValidator(_declare)
 
 
 class ScenarioRunRequest(RequestModel):
-    """Begin a built-in scenario by its name, or one of your own as the text of its file."""
+    """Start a built-in scenario by name, or your own from the text of its file."""
 
     name: Text | None = None
     toml: Annotated[StrictStr, Field(max_length=1_000_000)] | None = None
@@ -48,13 +48,13 @@ class ScenarioRunRequest(RequestModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.name is None) == (self.toml is None):
-            raise ValueError("give a name or toml, and not both")
+            raise ValueError("give either name or toml, not both")
         return self
 
 
 @mirrors(Scenario)
 class ScenarioView(View):
-    """A timeline."""
+    """A scenario and its timeline."""
 
     steps: Steps
 
@@ -74,13 +74,13 @@ class ScenarioRunSummaryView(View):
 
 
 class ScenarioLogView(LedgerView):
-    """Something that happened to an event of a run."""
+    """One change of an event in a run."""
 
     event_id: str
 
 
 class ScenarioRunView(ScenarioRunSummaryView):
-    """One run with its timeline, its events by label, and all that has happened to them."""
+    """One run with its timeline, its events by label, and their history."""
 
     steps: Steps
     labels: Mapping[str, tuple[str, ...]]
@@ -111,7 +111,7 @@ def list_scenario_runs(caller: Viewing, paging: Paged) -> Response:
 
 @router.post("/scenario-runs", status_code=201, name="scenario run")
 def run_scenario(caller: Administering, key: Key, request: ScenarioRunRequest) -> ScenarioRunView:
-    """Begin a scenario; its events need no minimum notice."""
+    """Start a scenario; its events need no minimum notice."""
     scenario = (
         find_scenario(caller.services.scenarios, request.name or "")
         if request.toml is None
@@ -128,14 +128,14 @@ def run_scenario(caller: Administering, key: Key, request: ScenarioRunRequest) -
 
 @router.get("/scenario-runs/{run_id}")
 def show_scenario_run(caller: Viewing, run_id: str) -> ScenarioRunView:
-    """Return one run: its timeline, its events, and all that has happened to them."""
+    """Return one run: its timeline, its events and their history."""
     wanted = run_id.lower()
     return _view(caller.read(lambda reading: report_scenario_run(reading, wanted)))
 
 
 @router.post("/scenario-runs/{run_id}/stop", name="scenario stop")
 def stop_scenario_run(caller: Administering, key: Key, run_id: str) -> ScenarioRunView:
-    """Stop a run, and cancel its Scheduled events."""
+    """Stop a run and cancel its Scheduled events."""
 
     def operation(tx: Transaction, context: Context) -> ScenarioRunView:
         run = stop_scenario(tx, context, run_id.lower())

@@ -59,7 +59,7 @@ def list_schedules(caller: Viewing, paging: Paged) -> Response:
 
 @router.post("", name="schedule create", **creates(ScheduleView))
 def create(caller: Operating, key: Key, request: ScheduleOrderRequest) -> ScheduleView:
-    """Create a schedule, or refuse one whose Maintenance could not be begun now."""
+    """Create a schedule, unless its Maintenance could not be started now."""
     services = caller.services
     wanted = schedule_order(request, services)
 
@@ -75,16 +75,16 @@ def show_schedule(
     caller: Viewing,
     name: str,
     upcoming: Annotated[
-        int, Query(ge=1, le=1000, description="How many of the next dates to show.")
+        int, Query(ge=1, le=1000, description="Number of next dates to return.")
     ] = UPCOMING,
 ) -> Response:
-    """Return one schedule with its next dates, and what became of the last ones."""
+    """Return one schedule with its next dates and last outcomes."""
     return answer_seen(caller, lambda reading: _show(caller, reading, name, upcoming))
 
 
 @router.patch("/{name}", name="schedule set", dependencies=CHANGES)
 def change(caller: Operating, key: Key, name: str, request: SchedulePatch) -> ScheduleView:
-    """Change a schedule from the next date on; null sets a field to its default."""
+    """Change a schedule from its next date on; null sets a field to its default."""
     gates = caller.services.gates.kinds()
     return _steer(
         caller, key, name, partial(alter_schedule, change=schedule_change(request), gates=gates)
@@ -93,13 +93,13 @@ def change(caller: Operating, key: Key, name: str, request: SchedulePatch) -> Sc
 
 @router.post("/{name}/pause", name="schedule pause", dependencies=CHANGES)
 def pause(caller: Operating, key: Key, name: str) -> ScheduleView:
-    """Skip every date until the schedule is resumed."""
+    """Pause a schedule; its dates are skipped until resumed."""
     return _steer(caller, key, name, partial(change_schedule, change=pause_schedule, verb="pause"))
 
 
 @router.post("/{name}/resume", name="schedule resume", dependencies=CHANGES)
 def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
-    """Start again from the next date on."""
+    """Resume a paused schedule from its next date on."""
     return _steer(
         caller, key, name, partial(change_schedule, change=resume_schedule, verb="resume")
     )
@@ -107,7 +107,7 @@ def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
 
 @router.delete("/{name}", name="schedule remove", dependencies=CHANGES)
 def remove(caller: Operating, name: str) -> ScheduleView:
-    """Remove a schedule; a Maintenance that it has begun continues."""
+    """Remove a schedule; a Maintenance it has started continues."""
     return caller.write(
         lambda tx, context: schedule_view(tx, remove_schedule(tx, context, name), context.now),
         current=lambda reading: _show(caller, reading, name),

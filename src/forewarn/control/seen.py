@@ -23,8 +23,10 @@ At = Annotated[
     str | None,
     Query(
         max_length=64,
-        description="2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z, in "
-        "maintenance time; else now.",
+        description=(
+            "2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z, in maintenance time; "
+            "default: now."
+        ),
     ),
 ]
 Version = Annotated[str, Query(alias="api-version", max_length=64)]
@@ -34,7 +36,7 @@ Version = Annotated[str, Query(alias="api-version", max_length=64)]
 def show_seen(
     caller: Viewing, name: str, at: At = None, api_version: Version = NEWEST.name
 ) -> Response:
-    """Return exactly what the virtual machine could read at a moment."""
+    """Return the exact document of a virtual machine at a given time."""
     context = caller.context()
     moment = context.now if at is None else parse_past(at, context.now)
     pending = caller.services.showings()  # before the look, or some are in neither

@@ -12,17 +12,17 @@ router = APIRouter(prefix="/server", tags=["server"])
 
 @router.get("")
 def show_server(caller: Viewing) -> ServerStatusView:
-    """Return how the server and its replicas are."""
+    """Return the state of the server and its replicas."""
     return server.server_status(caller)
 
 
 @router.post("/pause", name="pause")
 def pause_server(caller: Administering, request: PauseRequest | None = None) -> ServerView:
-    """Begin nothing until resumed. What begins at this moment, on any replica, still does."""
+    """Pause the server: it starts nothing until resumed, except what is starting at this moment."""
     return server.pause_server(caller, request.reason if request else "")
 
 
 @router.post("/resume", name="resume")
 def resume_server(caller: Administering) -> ServerView:
-    """Continue, with all that fell due in the meantime."""
+    """Resume the server; overdue work starts at once."""
     return server.resume_server(caller)

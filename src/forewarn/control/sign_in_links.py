@@ -12,7 +12,7 @@ router = APIRouter(prefix="/sign-in-links", tags=["sign-in links"])
 
 
 class SignInLinkView(View):
-    """What signs in one browser, once: the console takes the code at `/login#CODE`."""
+    """A code that signs in one browser once, at `/login#CODE` of the console."""
 
     code: str
     expires_at: datetime
@@ -20,9 +20,9 @@ class SignInLinkView(View):
 
 @router.post("", status_code=201, name="console link")
 def create_sign_in_link(caller: Viewing, request: Request) -> SignInLinkView:
-    """Make a link that signs in one browser, with the token of the request.
+    """Create a link that signs in one browser with the token of the request.
 
-    The answer is the only place its code is ever in.
+    The code is only shown in this response.
     """
     code, expires_at = Sessions(caller.services).make_link(
         caller.principal, request.state.token_hash, caller.where

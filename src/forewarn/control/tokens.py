@@ -17,7 +17,7 @@ router = APIRouter(prefix="/tokens", tags=["tokens"])
 
 
 class TokenRequest(BaseModel):
-    """Give somebody a token."""
+    """Create a token."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,11 +30,11 @@ class TokenRequest(BaseModel):
 
 @mirrors(Token, "name role scopes host created_at expires_at revoked_at last_used_at")
 class TokenView(View):
-    """One token, without its secret, which nobody knows but who has it."""
+    """One token, without its secret."""
 
 
 class NewTokenView(TokenView):
-    """A token and its secret, which is shown this once."""
+    """A token and its secret, which is shown only once."""
 
     secret: str
 
@@ -47,13 +47,13 @@ class TokensView(View):
 
 @router.get("")
 def list_tokens(caller: Administering) -> TokensView:
-    """Return every token, also those that were revoked or have expired."""
+    """Return every token, including revoked and expired ones."""
     return TokensView.model_validate({"tokens": caller.read(lambda reading: reading.tokens())})
 
 
 @router.post("", status_code=201, name="token create")
 def create(caller: Administering, request: TokenRequest) -> NewTokenView:
-    """Make a token; the answer is the only place its secret is ever in."""
+    """Create a token; the secret is only shown in this response."""
     order = TokenOrder(
         name=request.name, role=request.role, scopes=tuple(request.scopes), host=request.host
     )

@@ -36,7 +36,7 @@ from forewarn.protocol.vocabulary import EventType
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 
 AsIs = Annotated[bool, Query(description=AS_IS)]
-NewHost = Annotated[bool, Query(description="Add the host if it is unknown.")]
+NewHost = Annotated[bool, Query(description="Create the host if it is unknown.")]
 
 
 @router.get(
@@ -73,7 +73,7 @@ def add_virtual_machine(
 
 @router.get("/{name}", **shows(VirtualMachineView))
 def show_virtual_machine(caller: Viewing, name: str) -> Response:
-    """Return one virtual machine; when it last polled changes nothing about its tag."""
+    """Return one virtual machine; its ETag does not depend on its last poll."""
     declared, shown = caller.read(
         lambda reading: (_view(reading, name), _view_with_poll(reading, name))
     )
@@ -105,7 +105,7 @@ def change_virtual_machine(
 
 @router.delete("/{name}", name="vm remove", dependencies=CHANGES)
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
-    """Take one virtual machine out of the fleet."""
+    """Remove one virtual machine from the fleet."""
     change = caller.write(
         lambda tx, context: remove_vm(tx, context, name),
         current=lambda reading: _view(reading, name),

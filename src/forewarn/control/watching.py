@@ -32,9 +32,12 @@ _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     }
 }
 
-Place = Annotated[int | None, Query(ge=0, le=_LARGEST, description="The last line seen.")]
+Place = Annotated[
+    int | None, Query(ge=0, le=_LARGEST, description="Number of the last line received.")
+]
 LastEventId = Annotated[
-    int | None, Header(ge=0, le=_LARGEST, description="As after, and before it, if both are given.")
+    int | None,
+    Header(ge=0, le=_LARGEST, description="Like after; takes precedence if both are given."),
 ]
 OneEvent = Annotated[
     EventId | None, AfterValidator(lambda text: text and vocabulary.event_id(text)), Query()
@@ -43,7 +46,7 @@ OneEvent = Annotated[
 
 @mirrors(LedgerLine, "sequence event_id event_type scope_id resources at what who where detail")
 class LedgerLineView(View):
-    """One thing that happened to an event."""
+    """One change of an event."""
 
     what: str
 
@@ -58,7 +61,7 @@ def watch_events(
     after: Place = None,
     last_event_id: LastEventId = None,
 ) -> StreamingResponse:
-    """Stream what happens to events: from now on, or all that follows a line seen before."""
+    """Stream changes of events: from now on, or after a given line."""
     wanted = last_event_id if last_event_id is not None else after
 
     def look(reading: Reading) -> int:

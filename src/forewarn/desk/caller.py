@@ -37,7 +37,7 @@ Shown: TypeAlias = BaseModel | bytes
 """What is answered, encoded or not."""
 
 
-@says("It has changed since it was read; read it again, then decide.")
+@says("The object changed after you read it; read it again, then retry.")
 class PreconditionFailedError(ForewarnError):
     """What was to be changed is not any more as the caller has seen it."""
 

@@ -72,7 +72,7 @@ def _usual(asked: Any, key: str) -> tuple[Any, Any]:
 
 @with_fields({key: _usual(asked, key) for key, asked, _ in _types()})
 class CourseRequest(RequestModel):
-    """How a Maintenance is to go about it."""
+    """Options of a Maintenance."""
 
     holidays: Annotated[StrictStr, Field(description="The text of an iCalendar file.")] | None = (
         None
@@ -84,12 +84,12 @@ class CourseRequest(RequestModel):
     {key: (asked | None, None) for key, asked, shown in _types() if shown and key not in FIXED}
 )
 class CoursePatch(RequestModel):
-    """Change the named fields while it is under way; null sets the default (JSON merge patch)."""
+    """Change the named options of a Maintenance; null sets the default (JSON merge patch)."""
 
 
 @with_fields({key: (shown, ...) for key, _, shown in _types() if shown})
 class CourseView(View):
-    """How a Maintenance goes about it."""
+    """Options of a Maintenance."""
 
 
 def course_change(

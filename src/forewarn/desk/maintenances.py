@@ -32,7 +32,7 @@ _SOME: Final = 10
 
 
 class MaintenanceOrderRequest(CourseRequest):
-    """Begin a Maintenance of scopes and virtual machines, or of hosts."""
+    """Start a Maintenance of scopes and virtual machines, or of hosts."""
 
     event_type: EventType
     scopes: Names = Field(default=[])
@@ -45,7 +45,7 @@ class MaintenanceOrderRequest(CourseRequest):
 
 
 class PlacesRequest(RequestModel):
-    """Failed hosts or scopes by name; all of them if none is named."""
+    """Names of failed hosts or scopes; default: all of them."""
 
     places: Names = Field(default=[])
 
@@ -57,11 +57,11 @@ class ShareView(View):
 
 @mirrors(BrakeSummary)
 class BrakeView(View):
-    """What holds a step back, and when that ends: at `until`, or by progress or by hand only."""
+    """What holds a step, and how that ends: at `until`, by progress, or by hand."""
 
 
 class StepView(View):
-    """What a Maintenance announces in one go, once nothing holds it back."""
+    """What a Maintenance announces together, once nothing holds it."""
 
     host: str | None
     shares: tuple[ShareView, ...]
@@ -70,7 +70,7 @@ class StepView(View):
 
 @mirrors(Failure, "place host scope_ids event_ids vms ended_at ending reason is_over")
 class FailureView(View):
-    """Something that failed or was canceled, and holds until it is retried or skipped."""
+    """A failure or cancellation, which holds until it is retried or skipped."""
 
 
 @mirrors(
@@ -78,7 +78,7 @@ class FailureView(View):
     "operation_id host created_at phase attempt verify_by ended_at outcome reason",
 )
 class OperationView(View):
-    """One attempt at one host, and how far it is."""
+    """One attempt at one host, and its progress."""
 
 
 @mirrors(
@@ -87,7 +87,7 @@ class OperationView(View):
     "duration_in_seconds resources hosts",
 )
 class _IntentView(View):
-    """What a Maintenance is to do, and where it is."""
+    """The order and the progress of a Maintenance."""
 
     status: MaintenanceStatus
 
@@ -103,7 +103,7 @@ class MaintenanceSummaryView(CourseView, _IntentView):
 
 
 class MaintenanceView(MaintenanceSummaryView):
-    """One Maintenance with what it has done, what remains and what holds it."""
+    """One Maintenance: what is done, what remains and what holds it."""
 
     events: tuple[EventView, ...]
     operations: tuple[OperationView, ...]
@@ -116,7 +116,7 @@ class MaintenanceView(MaintenanceSummaryView):
 
 
 class BegunMaintenanceView(MaintenanceView):
-    """A Maintenance that was just begun, with what it has in common with others."""
+    """A Maintenance that was just started, with its overlaps with others."""
 
     warnings: tuple[str, ...]
 
@@ -172,17 +172,17 @@ def _read_holidays(request: CourseRequest, services: Services) -> tuple[Blackout
 
 @mirrors(Stretch, "begins starts ends")
 class StretchView(View):
-    """When a step begins with its announcement, starts, and ends; null if nobody can say."""
+    """When a step is announced, starts and ends; null if unknown."""
 
 
 @mirrors(PlannedShare)
 class PlannedShareView(View):
-    """One update domain of one scope; `available` of its `members` stay up meanwhile."""
+    """One update domain of one scope; `available` of the `members` stay available meanwhile."""
 
 
 @mirrors(PlannedStep)
 class PlannedStepView(View):
-    """One step with its times; null where it never begins, or nobody can say when."""
+    """One step with its times; null if it never begins or the time is unknown."""
 
     shares: tuple[PlannedShareView, ...]
     earliest: StretchView | None
@@ -191,33 +191,33 @@ class PlannedStepView(View):
 
 @mirrors(Capacity, "scope_id available members percent")
 class CapacityView(View):
-    """How many of a set's members are up in its worst step."""
+    """How many members of a set stay available in its worst step."""
 
 
 @mirrors(Exposure, "out fleet percent places is_by_host sentence")
 class ExposureView(View):
-    """How many of the fleet's machines are out at once at the most, in how many places."""
+    """The maximum number of machines out at once, and in how many places."""
 
 
 @mirrors(Forecast, "low high samples sentence")
 class ForecastView(View):
-    """Between when and when all is done, by what events took before."""
+    """The period in which the Maintenance is likely to end, from past events."""
 
 
 @mirrors(Conflict, "steps ready opens closes blackouts sentence")
 class ConflictView(View):
-    """Steps that could begin earlier, were the calendar open for longer."""
+    """Steps that could begin earlier if the calendar were open longer."""
 
 
 class PlanErrorView(View):
-    """Why the Maintenance cannot be walked: what starting it would be refused with."""
+    """A reason why the Maintenance cannot be started."""
 
     type: str
     detail: str
 
 
 class UnpolledView(View):
-    """How many virtual machines nobody polls for, never or not for 24 hours, and some of them."""
+    """How many virtual machines have not polled in 24 hours, and some of their names."""
 
     count: int
     names: tuple[str, ...]
@@ -225,7 +225,7 @@ class UnpolledView(View):
 
 @mirrors(Plan)
 class PlanView(View):
-    """What a Maintenance would do, and when. With errors it cannot be begun."""
+    """What a Maintenance would do, and when. It cannot be started while there are errors."""
 
     steps: tuple[PlannedStepView, ...]
     capacities: tuple[CapacityView, ...]

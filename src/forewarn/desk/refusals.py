@@ -135,7 +135,7 @@ class Refusals:
 
     def _settle(self, at: datetime | None) -> list[AuditEntry]:
         return [
-            self.entry(where, f"{number} more refusals within a minute, not written one by one.")
+            self.entry(where, f"{number} more refusals within a minute, not listed individually.")
             for where, number in self._gate.settle(at).items()
         ]
 

@@ -30,24 +30,26 @@ def _describe(blackout: object) -> object:
 
 
 class ScheduleOrderRequest(MaintenanceOrderRequest):
-    """Begin a Maintenance by itself each time a window opens on one of the days."""
+    """Start a Maintenance automatically when a window opens on one of the days."""
 
     name: Text
-    every: Text = Field(description="Such as day, Tue, first Tue, last Sun, day 15 or 2 weeks.")
-    from_date: Text | None = Field(default=None, description="Such as 2026-12-31; else today.")
-    until_date: Text | None = Field(default=None, description="The last day, if there is one.")
+    every: Text = Field(description="For example day, Tue, first Tue, last Sun, day 15 or 2 weeks.")
+    from_date: Text | None = Field(
+        default=None, description="For example 2026-12-31; default: today."
+    )
+    until_date: Text | None = Field(default=None, description="Last day; default: none.")
 
 
 @mirrors(Opening)
 class OpeningView(View):
-    """One date, and the blackout that keeps it free, if any."""
+    """One date, and the blackout that cancels it, if any."""
 
     blackout: Annotated[str | None, BeforeValidator(_describe)]
 
 
 @mirrors(Occurrence)
 class OccurrenceView(View):
-    """What became of one date: a Maintenance, or the reason why not."""
+    """The outcome of one date: a Maintenance, or the reason for none."""
 
 
 class SchedulePatch(CoursePatch):
@@ -62,7 +64,7 @@ class SchedulePatch(CoursePatch):
     "event_type scopes virtual_machines labels hosts host_labels description duration_in_seconds",
 )
 class OrderView(CourseView):
-    """What is ordered each time; labels are looked up then."""
+    """What each date orders; labels are resolved at that time."""
 
 
 @mirrors(Schedule, "name status every zone from_date until_date created_at maintenance_id")
@@ -80,7 +82,7 @@ class ScheduleSummaryView(View):
 
 
 class ScheduleView(ScheduleSummaryView):
-    """One schedule with its next dates, and what became of the last ones."""
+    """One schedule with its next dates and last outcomes."""
 
     upcoming: tuple[OpeningView, ...]
     occurrences: tuple[OccurrenceView, ...]
@@ -147,4 +149,4 @@ def _read_date(text: str | None) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise ScheduleError(f"{text[:40]!r} is not a date; write 2026-12-31.") from None
+        raise ScheduleError(f"{text[:40]!r} is not a valid date; use YYYY-MM-DD.") from None

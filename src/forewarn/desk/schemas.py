@@ -41,7 +41,7 @@ Moment = Annotated[
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]
 Labels = Annotated[dict[Text, Text], Field(max_length=100)]
-AS_IS: Final = "State facts: place virtual machines also on hosts that are closed or worked on."
+AS_IS: Final = "Record placements as facts, even on hosts that are closed or in maintenance."
 
 
 class RequestModel(BaseModel):
@@ -69,7 +69,7 @@ class EventOrderRequest(RequestModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.started and self.not_before is not None:
-            raise ValueError("started is at once, so leave out not_before")
+            raise ValueError("not_before cannot be used with started, which starts at once")
         return self
 
 
@@ -80,14 +80,14 @@ class PostponeRequest(RequestModel):
 
 
 class CompleteRequest(RequestModel):
-    """Say how an event ended."""
+    """Complete an event with its outcome."""
 
     outcome: Outcome = Outcome.SUCCEEDED
     reason: Text = ""
 
 
 class CancelRequest(RequestModel):
-    """Withdraw an event; of a host operation, only with all others of it."""
+    """Cancel an event; events of a host operation can only be canceled together."""
 
     reason: Text = ""
     operation: StrictBool = False
@@ -100,7 +100,7 @@ class PauseRequest(RequestModel):
 
 
 class CloseRequest(RequestModel):
-    """Have a host take no more virtual machines."""
+    """Close a host to new virtual machines."""
 
     reason: Text = ""
 
@@ -112,14 +112,14 @@ class FleetRequest(RequestModel):
     prune: StrictBool = False
     skip_busy: Annotated[
         StrictBool,
-        Field(description="Skip virtual machines in events, or whose new host refuses them."),
+        Field(description="Skip virtual machines that are in events or whose new host is closed."),
     ] = False
     allow_removals: Annotated[
         StrictInt,
-        Field(ge=0, description="How many virtual machines prune may remove."),
+        Field(ge=0, description="Maximum number of virtual machines that prune may remove."),
     ] = 0
     as_is: Annotated[StrictBool, Field(description=AS_IS)] = False
-    dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
+    dry_run: Annotated[StrictBool, Field(description="Only report what would change.")] = False
 
 
 _ASKED: Final[Mapping[Any, Any]] = {
@@ -166,13 +166,13 @@ class ScopePatch(RequestModel):
 
 
 class AdvanceRequest(RequestModel):
-    """Let time pass."""
+    """Advance virtual time."""
 
     duration: Annotated[StrictStr, Field(max_length=64)]
 
 
 class FaultRequest(RequestModel):
-    """Misbehave towards a virtual machine; which of these belong to which kind is documented."""
+    """Set a fault for a virtual machine; the kind decides which other fields apply."""
 
     times: StrictInt | None = None
     seconds: StrictInt | StrictFloat | None = None
@@ -183,7 +183,7 @@ class FaultRequest(RequestModel):
 
 @mirrors(Approval)
 class ApprovalView(View):
-    """Somebody's word that an event may start."""
+    """An approval of an event."""
 
 
 @mirrors(
@@ -200,13 +200,13 @@ class EventView(View):
 
 @mirrors(LedgerEntry, "at what who where detail")
 class LedgerView(View):
-    """One line in the life of an event."""
+    """One line in the history of an event."""
 
     what: str
 
 
 class EventDetailView(EventView):
-    """One event with its life so far."""
+    """One event with its history."""
 
     ledger: tuple[LedgerView, ...]
 
@@ -219,19 +219,19 @@ class EventsView(View):
 
 @mirrors(FieldDifference)
 class FieldDifferenceView(View):
-    """One key of an entry with its values; null where it has none."""
+    """One key of an entry, before and after; null if not set."""
 
 
 @mirrors(Difference)
 class DifferenceView(View):
-    """One entry that is added, changed or removed, in the words of the fleet file."""
+    """One entry that is added, changed or removed, as in the fleet file."""
 
     fields: tuple[FieldDifferenceView, ...]
 
 
 @mirrors(SkippedEntry)
 class SkippedEntryView(View):
-    """A virtual machine or a host that was left as it is, and why."""
+    """A virtual machine or host that was left unchanged, and why."""
 
 
 @mirrors(FleetChange, "added changed_scopes changed removed skipped")
@@ -240,11 +240,11 @@ class FleetChangeView(View):
 
     skipped: tuple[SkippedEntryView, ...]
     needed_removals: Annotated[
-        int, Field(description="The minimum for allow_removals; 0 if it is not needed.")
+        int, Field(description="Minimum value of allow_removals; 0 if not needed.")
     ]
     undeclared_hosts: Annotated[
         tuple[str, ...],
-        Field(description="New hosts that are not among the hosts that the fleet declares."),
+        Field(description="New hosts that the fleet does not declare."),
     ]
     differences: tuple[DifferenceView, ...]
 
@@ -279,7 +279,7 @@ class ClockView(View):
 
 @mirrors(Fault, "vm kind times seconds status retry_after event_type")
 class FaultView(View):
-    """One fault of a virtual machine, with the times it has left."""
+    """One fault of a virtual machine, and how often it still applies."""
 
     vm: str
 
@@ -291,19 +291,19 @@ class FaultsView(View):
 
 
 class HealthView(View):
-    """How the server is."""
+    """The health of the server."""
 
     status: str
 
 
 class ReadinessView(HealthView):
-    """Whether the server answers polls, and which of its loops have died and wait for a restart."""
+    """Whether the server serves polls, and which of its loops failed and await a restart."""
 
     failing: tuple[str, ...]
 
 
 class ProblemDocument(BaseModel):
-    """A refusal (RFC 9457); some have further members that say what it is about."""
+    """A refusal (RFC 9457); some types have additional members."""
 
     model_config = ConfigDict(extra="allow")
 

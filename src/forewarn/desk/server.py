@@ -11,7 +11,7 @@ from forewarn.ports.replicas import KnownReplica, Replicas, RollCall
 
 
 class ServerView(View):
-    """The server. While it is paused it answers everybody and begins nothing."""
+    """The server. While it is paused, it serves requests but starts nothing."""
 
     version: str
     is_paused: bool
@@ -22,10 +22,10 @@ class ServerView(View):
 
 
 class ReplicaView(View):
-    """A process that serves the database, as it was when it last reported.
+    """A server process on the database, as of its last report.
 
-    Then `changes_behind` changes had been committed that it did not know yet, the first of them
-    `lag_in_milliseconds` before. One that is not present has ended without notice, or hangs.
+    At that time it had not yet received `changes_behind` committed changes, the oldest of them
+    `lag_in_milliseconds` old. A replica that is not present has crashed or hangs.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ReplicaView(View):
 
 
 class ServerStatusView(ServerView):
-    """The server with all its replicas. The times of replicas are by the clock of the database."""
+    """The server with all its replicas. Times of replicas are from the database's clock."""
 
     database: str
     database_time: datetime

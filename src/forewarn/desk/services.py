@@ -25,12 +25,12 @@ from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 
-@says("The clock is real and passes by itself; serve with `clock: virtual`.")
+@says("The real clock cannot be advanced; start the server with `clock: virtual`.")
 class ClockError(ConflictError):
     """The clock cannot be set: it is the real one."""
 
 
-@says("This server keeps no journal of requests; serve with `journal: true`.")
+@says("This server does not record requests; start it with `journal: true`.")
 class JournalError(ConflictError):
     """Nothing was written down."""
 
@@ -68,8 +68,8 @@ class BusyError(ForewarnError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"The server is busy with {AT_ONCE} tests of gates or notification targets, or files "
-            "of holidays. Try again later."
+            f"The server is busy with {AT_ONCE} tests of gates or notification targets, or "
+            "holiday files. Try again later."
         )
 
 

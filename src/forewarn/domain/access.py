@@ -199,25 +199,36 @@ def check_token(token: Token) -> None:
     """Refuse a name that is reserved or does not travel, a useless expiry, and a wrong limit."""
     check_name(token.name, "token")
     if name_key(token.name) in RESERVED_NAMES:
-        raise TokenOrderError(f"{token.name} is a name the server uses itself; take another.")
+        raise TokenOrderError(
+            f"The name {token.name} is reserved for the server; choose another name."
+        )
     if token.expires_at is not None and token.expires_at <= token.created_at:
-        raise TokenOrderError("A token cannot expire before it is created; set `expires` to 30d.")
+        raise TokenOrderError(
+            "A token cannot expire before it is created; set `expires` to a later time, such as "
+            "30d."
+        )
     if token.role is Role.ADMIN and token.scopes:
         # An admin changes the fleet, and with it what is in which scope.
-        raise TokenOrderError("An admin cannot be limited to scopes; make it an operator.")
+        raise TokenOrderError(
+            "A token with the role admin cannot be limited to scopes; use the role operator."
+        )
     _check_host(token)
 
 
 def _check_host(token: Token) -> None:
     if token.role is not Role.RELAY:
         if token.host is not None:
-            raise TokenOrderError("Only the role relay is confined to a host; leave the host out.")
+            raise TokenOrderError(
+                "Only a token with the role relay can be limited to a host; omit the host."
+            )
         return
     if token.host is None:
-        raise TokenOrderError("A relay serves one host; name it.")
+        raise TokenOrderError("A token with the role relay needs the name of its host.")
     check_name(token.host, "host")
     if token.scopes:
-        raise TokenOrderError("A relay is confined to its host; leave the scopes out.")
+        raise TokenOrderError(
+            "A token with the role relay is limited to its host; omit the scopes."
+        )
 
 
 def select_scope(topology: Topology, name: str) -> ScopeId | None:

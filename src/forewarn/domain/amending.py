@@ -105,7 +105,7 @@ def scope_mistakes(scope: DeliveryScope) -> Iterator[ScopeSettingError]:
         (
             "terminate_notice",
             notice is None or (is_scale_set and shortest <= notice <= LONGEST_TERMINATE_NOTICE),
-            "between 5 and 15 minutes, and only a scale set has one",
+            "between 5 and 15 minutes; only scale sets have this setting",
         ),
         (
             "notice",
@@ -115,7 +115,7 @@ def scope_mistakes(scope: DeliveryScope) -> Iterator[ScopeSettingError]:
         (
             "placement_group",
             is_scale_set or scope.placement_group is None,
-            "left out, as only a scale set has them",
+            "omitted; only scale sets have placement groups",
         ),
     ):
         if not is_right:
@@ -250,15 +250,17 @@ class _Amendment:
                         ip_address(address)
                     key = normalise_address(address)
                 except ValueError:
-                    yield AddressError(address, vm.name, "is not an IP address")
+                    yield AddressError(address, vm.name, "is not a valid IP address")
                     continue
                 if is_link_local(address):
                     yield AddressError(
-                        address, vm.name, "is link-local, so others can have it, too"
+                        address,
+                        vm.name,
+                        "is link-local, so it does not identify one virtual machine",
                     )
                 owner = others.find(key) or owners.setdefault(key, vm.name)
                 if owner != vm.name:
-                    yield AddressError(address, vm.name, f"belongs to {owner} already")
+                    yield AddressError(address, vm.name, f"already belongs to {owner}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ class HostUnderWayError(ConflictError):
         self.maintenance_id = joining.maintenance.maintenance_id
         super().__init__(
             f"{self.host} is in maintenance {self.maintenance_id}: {reason}. Choose another host "
-            f"for {say_names(self.vms)}, wait until it is over, or state it as a fact with `as_is`."
+            f"for {say_names(self.vms)}, wait until it ends, or record the placement as a fact "
+            "with `as_is`."
         )
 
 
@@ -106,7 +107,7 @@ def refusals(
                 each, f"another update domain of {each.share.scope_id} has maintenance announced"
             )
         elif lost := _lost_capacity(each, snapshot, after):
-            yield HostUnderWayError(each, f"{lost} of {each.share.scope_id}")
+            yield HostUnderWayError(each, f"in {each.share.scope_id}, {lost}")
 
 
 def join(

@@ -109,9 +109,9 @@ class VerdictKind(StrEnum):
 
 SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.SERVER_PAUSED: "No step begins {where}: the server has been paused by {about}.",
-    BlockerKind.PAUSED: "It was paused{about}: no further step begins.",
+    BlockerKind.PAUSED: "The maintenance was paused{about}; no further step begins.",
     BlockerKind.ABORTED: (
-        "It was aborted{about}: no further step begins, and started events run to their end."
+        "The maintenance was aborted{about}; no further step begins, but started events complete."
     ),
     BlockerKind.SHARED_HOST: "{about}",
     BlockerKind.FAILURE: "{place} {about}, so no further step begins {where}.",
@@ -119,45 +119,46 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.BUSY_HOST: "The next step {where} waits for another maintenance on the same host.",
     BlockerKind.CANARY: "The next step {where} waits for the canary ({about}) to complete.",
     BlockerKind.CANARY_SOAK: (
-        "The canary ({about}) has completed; the next step {where} waits until {until} "
-        "to see how it does."
+        "The canary ({about}) has completed; the next step {where} waits until {until}, when "
+        "its soak time ends."
     ),
     BlockerKind.CANARY_HELD: (
         "The next step {where} waits for the canary ({about}), which is held."
     ),
-    BlockerKind.BUSY: (
-        "The next step {where} waits until event {events} for {vms} has ended, which is {about}."
-    ),
+    BlockerKind.BUSY: ("The next step {where} waits for event {events} on {vms} to end ({about})."),
     BlockerKind.BUSY_SOON: (
         "The next step {where} waits for another maintenance, which is about to begin a step there."
     ),
     BlockerKind.CAPACITY: (
-        "The next step {where} waits until enough is available: {about} "
-        "while {events} is in flight for {vms}."
+        "The next step {where} waits for capacity: {about} while {events} is in flight for {vms}."
     ),
     BlockerKind.CAPACITY_NEVER: (
-        "The next step {where} takes too many at once: {about}. Move virtual machines to "
-        "other update domains, or end it."
+        "The next step {where} takes too many virtual machines at once: {about}. Move some to "
+        "other update domains, or abort the maintenance."
     ),
-    BlockerKind.SOAK: "The next step {where} waits until {until}, when the last has soaked.",
+    BlockerKind.SOAK: "The next step {where} waits until {until}, when the soak time ends.",
     BlockerKind.CALENDAR: (
-        "The next step {where} waits until {until}, when the calendar has room for it."
+        "The next step {where} waits until {until}, when it next fits the calendar."
     ),
-    BlockerKind.CALENDAR_NEVER: "The next step {where} is longer than the calendar is ever open.",
+    BlockerKind.CALENDAR_NEVER: (
+        "The next step {where} is too long for every opening of the calendar."
+    ),
     BlockerKind.AT_ONCE: (
         "The next step {where} waits: at most {about} may be under way at once{places}."
     ),
-    BlockerKind.GATE_ASKED: "The next step {where} waits for gate {about}, which is asked.",
+    BlockerKind.GATE_ASKED: (
+        "The next step {where} waits for gate {about}; the server is asking it."
+    ),
     BlockerKind.GATE_SHUT: (
-        "The next step {where} waits for gate {about}; it is asked until {until}."
+        "The next step {where} waits for gate {about}; the server asks again until {until}."
     ),
     BlockerKind.GATE_HOLDS: (
-        "The next step {where} is held by gate {about}; the server has stopped asking."
+        "Gate {about} holds the next step {where}; the server has stopped asking."
     ),
     BlockerKind.EARLIER_STEP: (
         "The next step {where} waits for an earlier step of this maintenance."
     ),
-    BlockerKind.ELSEWHERE: "Something in other scopes holds it.",
+    BlockerKind.ELSEWHERE: "Something in other scopes holds the maintenance.",
 }
 """How each kind is said; what is in braces is filled from the blocker."""
 
@@ -275,11 +276,11 @@ def remedies_for(blockers: Iterable[Blocker], maintenance_id: MaintenanceId) -> 
 
 
 VERDICTS: Final[Mapping[VerdictKind, str]] = {
-    VerdictKind.OVER: "It has ended.",
-    VerdictKind.NOW: "Nothing is holding it: it is about to continue.",
-    VerdictKind.BY_TIME: "It continues by itself, at {until} at the latest.",
-    VerdictKind.BY_PROGRESS: "It continues by itself; the time is not known.",
-    VerdictKind.NEVER: "It does not continue until somebody acts.",
+    VerdictKind.OVER: "The maintenance has ended.",
+    VerdictKind.NOW: "Nothing holds the maintenance; it is about to continue.",
+    VerdictKind.BY_TIME: "The maintenance continues automatically, at {until} at the latest.",
+    VerdictKind.BY_PROGRESS: "The maintenance continues automatically, at an unknown time.",
+    VerdictKind.NEVER: "The maintenance does not continue until an operator acts.",
 }
 """How each kind of verdict is said."""
 

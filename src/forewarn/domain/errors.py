@@ -132,7 +132,7 @@ class DomainOutOfRangeError(TopologyError):
     """An update or fault domain the scope does not have."""
 
     def __init__(self, vm: str, noun: str, number: int, domains: int) -> None:
-        super().__init__(f"{vm} has {noun} {number}, but there are only 0 to {domains - 1}.")
+        super().__init__(f"{vm} has {noun} {number}; valid numbers are 0 to {domains - 1}.")
         self.vm = vm
         self.key = noun.replace(" ", "_")
         self.number = number
@@ -148,21 +148,21 @@ class ScopeSettingError(TopologyError):
     bounds: str
 
 
-@says("There is no virtual machine called {vm!r}.")
+@says("Unknown virtual machine {vm!r}.")
 class UnknownVirtualMachineError(NotFoundError, TopologyError):
     """A virtual machine nobody declared."""
 
     vm: str
 
 
-@says("There is no host called {host!r}.")
+@says("Unknown host {host!r}.")
 class UnknownHostError(NotFoundError, TopologyError):
     """A host nobody declared and no virtual machine is on."""
 
     host: str
 
 
-@says("There is no event {event_id}.")
+@says("Unknown event {event_id}.")
 class UnknownEventError(NotFoundError):
     """An event that never existed in this scope."""
 
@@ -179,8 +179,8 @@ class IllegalTransitionError(ConflictError):
 
 
 @says(
-    "A {event_type} cannot be announced for {not_before:%Y-%m-%d %H:%M:%S} GMT; "
-    "the earliest is {earliest:%Y-%m-%d %H:%M:%S} GMT."
+    "NotBefore {not_before:%Y-%m-%d %H:%M:%S} GMT is too early for a {event_type}; the earliest "
+    "is {earliest:%Y-%m-%d %H:%M:%S} GMT."
 )
 class NoticeTooShortError(InvalidError):
     """A NotBefore closer than the minimum notice."""
@@ -204,7 +204,7 @@ class UserOperationError(ConflictError):
 
 @says(
     "{vm} already has a user operation in flight: {in_flight}. "
-    "Let it end, or cancel it while it is Scheduled."
+    "Wait until it ends, or cancel it while it is Scheduled."
 )
 class UserOperationInFlightError(UserOperationError):
     """One is in flight for the same virtual machine."""
@@ -218,8 +218,8 @@ class UserOperationLimitError(UserOperationError):
 
     def __init__(self, limit: int, in_flight: Sequence[EventId]) -> None:
         super().__init__(
-            f"{len(in_flight)} user operations are in flight and {limit} is the limit: "
-            f"{', '.join(in_flight)}. Let one end, or cancel one that is Scheduled."
+            f"{len(in_flight)} user operations are in flight, and the limit is {limit}: "
+            f"{', '.join(in_flight)}. Wait until one ends, or cancel one that is Scheduled."
         )
         self.limit = limit
         self.in_flight = tuple(in_flight)
@@ -230,10 +230,10 @@ class MaintenanceOverError(ConflictError):
     """A Maintenance that has ended or was aborted."""
 
     maintenance_id: str
-    how: str = "is over; start another one"
+    how: str = "has ended; start another one"
 
 
-@says("Scenario run {run_id} is over; there is nothing to stop.")
+@says("Scenario run {run_id} has already ended.")
 class ScenarioOverError(ConflictError):
     """A run of a scenario that has ended or was stopped."""
 
@@ -245,8 +245,8 @@ class CalendarError(InvalidError):
 
 
 @says(
-    "{text!r} is not a valid window: {problem}. Write something like "
-    "'Sat,Sun 22:00-06:00 Europe/Berlin' or 'daily 02:00-04:00 UTC'."
+    "{text!r} is not a valid window: {problem}. Use, for example, 'Sat,Sun 22:00-06:00 "
+    "Europe/Berlin' or 'daily 02:00-04:00 UTC'."
 )
 class WindowError(CalendarError):
     """A weekly window that is none."""
@@ -256,8 +256,8 @@ class WindowError(CalendarError):
 
 
 @says(
-    "{text!r} is not a valid blackout: {problem}. Write something like "
-    "'2026-12-24..2027-01-02 Europe/Berlin' or '2026-12-31 UTC'."
+    "{text!r} is not a valid blackout: {problem}. Use, for example, '2026-12-24..2027-01-02 "
+    "Europe/Berlin' or '2026-12-31 UTC'."
 )
 class BlackoutError(CalendarError):
     """Dates to keep free that are none."""
@@ -267,8 +267,7 @@ class BlackoutError(CalendarError):
 
 
 @says(
-    "There is no time zone called {zone!r}. Use a name such as Europe/Berlin or UTC; "
-    "capitalization matters."
+    "Unknown time zone {zone!r}. Use a name such as Europe/Berlin or UTC; names are case-sensitive."
 )
 class UnknownZoneError(CalendarError):
     """A time zone nobody knows."""
@@ -280,13 +279,16 @@ class PlanError(InvalidError):
     """A Maintenance that cannot be walked."""
 
 
-@says("The maintenance selects no virtual machine; there is nothing to do.")
+@says(
+    "The maintenance selects no virtual machine. Select a scope, virtual machine, host or label "
+    "that exists."
+)
 class EmptySelectionError(PlanError):
     """Nothing was selected."""
 
 
 @says(
-    "Update domain {update_domain} of {scope} takes too many at once: {problem}. "
+    "Update domain {update_domain} of {scope} takes too many virtual machines at once: {problem}. "
     "Lower `min_available`, or give the scope more update domains."
 )
 class CapacityError(PlanError):
@@ -316,14 +318,14 @@ class WindowTooShortError(PlanError):
                 f"and {say_length(impact)} impact)"
             )
         super().__init__(
-            f"A step in {scope} needs {need}, but no opening of the windows is longer than "
+            f"A step in {scope} needs {need}, but the windows are open for at most "
             f"{say_length(longest)} ({'; '.join(windows)})."
         )
         self.scope = scope
         self.windows = tuple(windows)
 
 
-@says("The canary {canary!r} is not part of the selection.")
+@says("The canary {canary!r} is not among the selected scopes or hosts.")
 class UnknownCanaryError(PlanError):
     """A canary that is not part of it."""
 

@@ -55,8 +55,10 @@ class UnknownPlaceError(NotFoundError):
     ) -> None:
         noun = "host" if maintenance.hosts else "scope"
         near = nearest_names(place, map(plain_name, known))
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"It has {say_names([*known])}."
-        super().__init__(f"There is no {noun} {place!r} in this Maintenance. {hint}")
+        hint = (
+            f"Did you mean {' or '.join(near)}?" if near else f"It includes {say_names([*known])}."
+        )
+        super().__init__(f"Unknown {noun} {place!r} in this Maintenance. {hint}")
         self.maintenance_id = maintenance.maintenance_id
         self.place = place
         self.near = near

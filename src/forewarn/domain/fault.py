@@ -145,7 +145,7 @@ FAULTS: Final[Mapping[FaultKind, FaultTraits]] = {
     FaultKind.WRONG_WEEKDAY: _document(effect="NotBefore has the wrong day of the week."),
     FaultKind.ISO_DATE: _document(effect="NotBefore is in ISO 8601."),
     FaultKind.EMPTY_NOT_BEFORE: _document(
-        effect="NotBefore is empty, also before the event has Started."
+        effect="NotBefore is empty even before the event has Started."
     ),
     FaultKind.UNKNOWN_TYPE: _document(
         effect="Every EventType is a value unknown to clients.",
@@ -157,7 +157,7 @@ FAULTS: Final[Mapping[FaultKind, FaultTraits]] = {
         effect="The document and its events have fields unknown to clients."
     ),
     FaultKind.MISSING_FIELDS: _document(
-        effect="Events have no fields but EventId, EventStatus, EventType and Resources."
+        effect="Events have only EventId, EventStatus, EventType and Resources."
     ),
     FaultKind.CAMEL_CASE: _document(effect="Field names begin with a lower-case letter."),
 }
@@ -183,7 +183,7 @@ class Fault:
         for name in sorted(known.needed - given.keys()):
             raise FaultError(f"A fault of kind {self.kind} needs {name}.", name)
         for name in sorted(given.keys() - known.needed - known.optional):
-            raise FaultError(f"A fault of kind {self.kind} has no {name}.", name)
+            raise FaultError(f"A fault of kind {self.kind} does not take {name}.", name)
         for name, value in given.items():
             is_right, wanted = _VALUES[name]
             if not is_right(value):

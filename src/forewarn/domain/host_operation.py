@@ -265,7 +265,10 @@ def _return(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
 def _give_back(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
     failures = _earlier_failures(operation, facts)
     if facts.rule is None:
-        lost = f"the executor file no longer has work for {operation.host}, to verify or return it"
+        lost = (
+            f"the executor file no longer defines the work on {operation.host}, so it cannot be "
+            "verified or returned"
+        )
         return _end(operation, now, [*failures, lost])
     if facts.rule.has_return and any(_guests(facts)):
         return replace(operation, phase=HostPhase.RETURN)
@@ -305,7 +308,9 @@ def _failed_impacts(facts: OperationFacts) -> Iterator[str]:
 def _canceled(facts: OperationFacts) -> Iterator[str]:
     """Yield who was told that nothing happens, and so must not lose the host."""
     for event in filter(_is_canceled, facts.events):
-        yield f"{say_names(event.resources)} stays on the host, as {event.event_id} was canceled"
+        yield (
+            f"{say_names(event.resources)} stays on the host because {event.event_id} was canceled"
+        )
 
 
 def failed_impacts(

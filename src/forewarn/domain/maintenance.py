@@ -215,7 +215,7 @@ def lost_capacity(course: Course, members: int, down: Collection[VmName]) -> str
     left, needed = members - len(down), ceil(members * course.min_available / 100)
     if left >= needed:
         return None
-    return f"{left} of {members} would stay up, but at least {needed} must"
+    return f"{left} of {members} would stay available, but the minimum is {needed}"
 
 
 def own_events(

@@ -130,10 +130,12 @@ def check_step(
     """Refuse a virtual machine that postpones by too little, or has done it *times* too often."""
     smallest = min(event.not_before + SMALLEST_STEP / speed, latest)
     if event.not_before < not_before < smallest:
-        problem = f"{smallest:%Y-%m-%d %H:%M:%S} GMT is the next date it can be moved to"
+        problem = f"the earliest new time is {smallest:%Y-%m-%d %H:%M:%S} GMT"
         raise PostponeRefusedError(event.event_id, problem)
     if times >= MOST_POSTPONEMENTS:
-        raise PostponeRefusedError(event.event_id, f"it was postponed {times} times")
+        raise PostponeRefusedError(
+            event.event_id, f"it has been postponed {times} times, which is the maximum"
+        )
 
 
 def how_to_begin(draft: Draft, *, policy: Policy, mode: NoticeMode, enabled: bool) -> Beginning:
@@ -165,7 +167,7 @@ def _problem_now(event: ScheduledEvent, policy: Policy, now: datetime) -> str | 
     if not policy.postpone_until:
         return "its scope does not allow it (postpone_until)"
     if is_approved(event, policy):
-        return "it is approved"
+        return "it is already approved"
     if event.has_reached_not_before(now):
         return "its notice has ended"
     return None
@@ -173,7 +175,7 @@ def _problem_now(event: ScheduledEvent, policy: Policy, now: datetime) -> str | 
 
 def _problem_then(event: ScheduledEvent, wanted: datetime, latest: datetime) -> str | None:
     if wanted <= event.not_before:
-        return f"it already is announced for {event.not_before:%Y-%m-%d %H:%M:%S} GMT"
+        return f"it is already scheduled for {event.not_before:%Y-%m-%d %H:%M:%S} GMT"
     if wanted > latest:
-        return f"{latest:%Y-%m-%d %H:%M:%S} GMT is the latest its scope allows"
+        return f"the latest time that its scope allows is {latest:%Y-%m-%d %H:%M:%S} GMT"
     return None

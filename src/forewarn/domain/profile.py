@@ -38,8 +38,11 @@ NO_PROFILE: Final = Profile()
 def profile_mistakes(profile: Profile) -> Iterator[str]:
     """Yield what is wrong with *profile*."""
     if profile.mac_address and not _MAC_ADDRESS.fullmatch(profile.mac_address):
-        yield f"mac_address {profile.mac_address!r} is not a MAC address such as 00:0d:3a:12:34:56"
+        yield (
+            f"mac_address {profile.mac_address!r} is not a valid MAC address, such as "
+            "00:0d:3a:12:34:56"
+        )
     try:
         ip_network(profile.subnet or "::/0")
     except ValueError:
-        yield f"subnet {profile.subnet!r} is not a network such as 10.0.0.0/24"
+        yield f"subnet {profile.subnet!r} is not a valid network, such as 10.0.0.0/24"

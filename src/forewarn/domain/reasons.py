@@ -61,86 +61,93 @@ class ReasonKind(StrEnum):
 
 SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.SERVER_PAUSED: (
-        "The server has been paused by {about} since {since}, and begins nothing."
+        "The server has been paused by {about} since {since}, and starts nothing."
     ),
     ReasonKind.APPROVAL_OF_ANY: "Not approved yet; one approval is enough ({vms}).",
-    ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; all of its virtual machines must approve.",
-    ReasonKind.APPROVAL_OF_LEADER: "Not approved by {vms}, whose approval counts.",
+    ReasonKind.APPROVAL_OF_ALL: (
+        "Not approved by {vms}; every affected virtual machine must approve."
+    ),
+    ReasonKind.APPROVAL_OF_LEADER: (
+        "Not approved by {vms}, the only virtual machine whose approval counts."
+    ),
     ReasonKind.HOST_OPERATION: (
-        "It starts together with {events} on {about}, which is not approved by {vms} "
-        "and waits until {until} at most."
+        "The event starts together with {events} on {about}, which is not approved by {vms} and "
+        "waits until {until} at the latest."
     ),
     ReasonKind.HOST_OPERATION_BUSY: (
-        "It starts together with the other events on {about}, one of which waits for {events} "
-        "on {vms} to end."
+        "The event starts together with the other events on {about}, one of which waits for "
+        "{events} on {vms} to end."
     ),
     ReasonKind.HOST_OPERATION_ELSEWHERE: (
-        "It starts together with events of other scopes on {about}, which are not ready"
+        "The event starts together with events of other scopes on {about}, which are not ready"
         "{until: and wait for approval until }."
     ),
     ReasonKind.OTHER_EVENT: (
-        "It waits for {events} on {vms} to end: a virtual machine has one impact at a time."
+        "The event waits for {events} on {vms} to end: a virtual machine has one impact at a time."
     ),
     ReasonKind.WINDOW: (
-        "It starts only while the calendar of its maintenance is open{until:, next at }."
+        "The event starts only while the calendar of its maintenance is open{until:, next at }."
     ),
-    ReasonKind.MAINTENANCE_ABORTED: "Its maintenance {about} was aborted; it is being withdrawn.",
+    ReasonKind.MAINTENANCE_ABORTED: (
+        "Maintenance {about} was aborted; the event is being withdrawn."
+    ),
     ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
-    ReasonKind.NOT_BEGUN: "The impact on {vms} has not begun, though it started at {since}.",
-    ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when that of {events} is over.",
+    ReasonKind.NOT_BEGUN: "The event started at {since}, but the impact on {vms} has not begun.",
+    ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when the impact of {events} has ended.",
     ReasonKind.RUNNING: (
         "The impact on {vms} has been running since {since}{about:: }"
         "{until:; the executor is asked again at }."
     ),
     ReasonKind.BY_HAND: (
-        "An operator has to carry it out on {vms}, since {since}, and then complete it."
+        "Since {since}, the event waits for an operator to carry out the impact on {vms} and "
+        "complete it."
     ),
     ReasonKind.UNKNOWN: (
-        "The state of the impact on {vms} is unknown{about:: }. It is never begun twice, "
-        "so it waits{until: and asks again at }."
+        "The state of the impact on {vms} is unknown{about:: }. An impact is never begun twice, "
+        "so the server waits{until: and asks again at }."
     ),
     ReasonKind.NO_EXECUTOR: (
-        "The server cannot use its executors: {about} Correct the file, "
-        "and send the server a SIGHUP."
+        "The server cannot use its executors: {about} Correct the executor file, then send "
+        "SIGHUP to the server."
     ),
     ReasonKind.HOST_GUESTS: (
-        "The work on {about} begins when every virtual machine there is out of the way; "
-        "it waits for {vms}."
+        "The work on {about} begins after the impacts on its virtual machines; it waits for {vms}."
     ),
-    ReasonKind.HOST_WORK: "{about} is being worked on.",
-    ReasonKind.HOST_VERIFY: "{about} has to be back by {until}; it is checked until then.",
+    ReasonKind.HOST_WORK: "The work on {about} is under way.",
+    ReasonKind.HOST_VERIFY: "{about} must be back by {until}; the server checks it until then.",
     ReasonKind.HOST_RETURN: "The work on {about} is done; {vms} {are} being returned.",
     ReasonKind.HOST_UNKNOWN: (
-        "The state of the work on {about} is unknown. It is never begun twice, so it waits"
+        "The state of the work on {about} is unknown. Work is never begun twice, so the server "
+        "waits"
         "{until: and asks again at }."
     ),
     ReasonKind.HOST_PAUSED: (
         "Nothing further happens on {about}: the server has been paused since {since}."
     ),
     ReasonKind.OVERDUE: (
-        "It has been overdue since {since}: it takes longer than announced and tolerated."
+        "The event has been overdue since {since}: it takes longer than announced."
     ),
-    ReasonKind.NOT_BEFORE: "It starts at {until} at the latest.",
-    ReasonKind.POSTPONABLE: "It may be postponed until {until}, and no further.",
-    ReasonKind.ABOUT_TO_START: "Nothing holds it: it is about to start.",
-    ReasonKind.IMPACT_DONE: "The impact on {vms} is over.",
+    ReasonKind.NOT_BEFORE: "The event starts at {until} at the latest.",
+    ReasonKind.POSTPONABLE: "The event can be postponed to {until} at the latest.",
+    ReasonKind.ABOUT_TO_START: "Nothing holds the event; it is about to start.",
+    ReasonKind.IMPACT_DONE: "The impact on {vms} has ended.",
     ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about:: }.",
     ReasonKind.MOVED: "The executor says that {about}, at {since}.",
-    ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds it: it is about to complete.",
-    ReasonKind.AWAITED: "{events} waits for it to end on {vms}.",
+    ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds the event; it is about to complete.",
+    ReasonKind.AWAITED: "{events} waits for this event to end on {vms}.",
     ReasonKind.OVERLAP: (
-        "Beside it, {events} is in flight for {vms}, of another update domain ({about}) "
+        "At the same time, {events} is in flight for {vms} in another update domain ({about}) "
         "of the same scope."
     ),
-    ReasonKind.MAINTENANCE: "It is a step of maintenance {about}.",
+    ReasonKind.MAINTENANCE: "The event is a step of maintenance {about}.",
     ReasonKind.MAINTENANCE_PAUSED: (
-        "It is a step of maintenance {about}, which is paused: no other step follows it."
+        "The event is a step of maintenance {about}, which is paused; no further step follows."
     ),
-    ReasonKind.SCENARIO: "It is part of a run of scenario {about}.",
-    ReasonKind.SCENARIO_STEP: "It is part of a run of scenario {about} it at {until}.",
-    ReasonKind.SUCCEEDED: "It completed at {since} and succeeded{about:: }.",
-    ReasonKind.FAILED: "It completed at {since} and failed{about:: }.",
-    ReasonKind.CANCELED: "It was canceled at {since}{about:: }.",
+    ReasonKind.SCENARIO: "The event is part of a run of scenario {about}.",
+    ReasonKind.SCENARIO_STEP: "The event is part of a run of scenario {about} it at {until}.",
+    ReasonKind.SUCCEEDED: "The event completed at {since} and succeeded{about:: }.",
+    ReasonKind.FAILED: "The event completed at {since} and failed{about:: }.",
+    ReasonKind.CANCELED: "The event was canceled at {since}{about:: }.",
 }
 """How each kind is said; what is in braces is filled from the reason, with how it begins."""
 

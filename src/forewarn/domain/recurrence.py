@@ -33,7 +33,7 @@ MOST_MONTHS: Final = 12
 
 
 @says(
-    "{text!r} is not a valid recurrence: {problem}. Write day, week, 2 weeks, month, "
+    "{text!r} is not a valid recurrence: {problem}. Use day, week, 2 weeks, month, "
     "3 months, Tue, Mon-Fri, first Tue, last Sun, day 15 or last day."
 )
 class RecurrenceError(CalendarError):
@@ -218,14 +218,14 @@ def _read_several(match: re.Match[str]) -> Recurrence:
     period = Period(match["period"].lower().removesuffix("s"))
     step, most = int(match["step"]), {Period.WEEK: MOST_WEEKS, Period.MONTH: MOST_MONTHS}[period]
     if not 1 <= step <= most:
-        raise ValueError(f"the number of {period}s must be between 1 and {most}")
+        raise ValueError(f"the number of {period}s must be from 1 to {most}")
     return Recurrence(period=period, step=step)
 
 
 def _read_day_of_month(match: re.Match[str]) -> Recurrence:
     place = int(match["place"])
     if not 1 <= place <= 31:
-        raise ValueError("a month has the days 1 to 31")
+        raise ValueError("the day of a month must be from 1 to 31")
     return Recurrence(place=place)
 
 

@@ -168,7 +168,7 @@ def find_conflicts(
     of_earliest, of_latest = _moved(earliest), _moved(latest)
     paces = {
         **dict.fromkeys(of_earliest.items(), " if all approve at once"),
-        **dict.fromkeys(of_latest.items(), " if nobody approves"),
+        **dict.fromkeys(of_latest.items(), " if none approves"),
         **dict.fromkeys(of_earliest.items() & of_latest.items(), ""),
     }
     return tuple(

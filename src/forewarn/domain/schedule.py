@@ -127,8 +127,8 @@ def check_schedule(schedule: Schedule) -> None:
     windows = schedule.order.course.calendar.windows
     if not windows:
         raise ScheduleError(
-            "A schedule needs a window: it starts when one opens. "
-            "Set `windows` to something like 'Tue 22:00-04:00 Europe/Berlin'."
+            "A schedule needs a window, because it starts when a window opens. Set `windows`, "
+            "for example to 'Tue 22:00-04:00 Europe/Berlin'."
         )
     zones = sorted({window.zone for window in windows})
     if len(zones) > 1:
@@ -233,6 +233,6 @@ def _check_dates(schedule: Schedule) -> None:
     first, last = schedule.from_date, schedule.until_date
     for day in filter(None, (first, last)):
         if not 2000 <= day.year <= 2999:
-            raise ScheduleError(f"{day} is out of range: years are from 2000 to 2999.")
+            raise ScheduleError(f"{day} is out of range; the year must be from 2000 to 2999.")
     if last is not None and last < first:
         raise ScheduleError(f"The schedule ends on {last}, before it begins on {first}.")

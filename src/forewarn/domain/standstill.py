@@ -230,7 +230,7 @@ class InFlight:
         elif event.event_status is EventStatus.SCHEDULED:
             release, until = Release.BY_TIME, until or self.now
             if latest and reason.kind in _APPROVALS:
-                about += f" It starts at {say_moment(latest)} at the latest."
+                about += f" The event starts at {say_moment(latest)} at the latest."
         else:
             # When it is asked again, impact that is simulated has ended.
             is_over_then = self._is_simulated and reason.kind is ReasonKind.RUNNING and until

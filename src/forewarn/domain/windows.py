@@ -60,7 +60,7 @@ def read_window(text: str) -> Window:
     """Return the window that *text* names, such as `Sat,Sun 22:00-06:00 Europe/Berlin`."""
     match = _WINDOW.fullmatch(text.strip())
     if match is None:
-        raise WindowError(text, "it is not DAYS HH:MM-HH:MM ZONE")
+        raise WindowError(text, "expected DAYS HH:MM-HH:MM ZONE")
     return Window(
         days=_days_of(text, match["days"]),
         opens=_read_time(text, match["opens"]),
@@ -87,7 +87,7 @@ def read_blackout(text: str, zone: str = "UTC") -> Blackout:
     """
     match = _BLACKOUT.fullmatch(text.strip())
     if match is None:
-        raise BlackoutError(text, "it is not YYYY-MM-DD or YYYY-MM-DD..YYYY-MM-DD, and a zone")
+        raise BlackoutError(text, "expected YYYY-MM-DD or YYYY-MM-DD..YYYY-MM-DD, and a zone")
     first = _read_date(text, match["first"])
     last = _read_date(text, match["last"]) if match["last"] else first
     return make_blackout(first, last, match["zone"] or zone, match["name"] or "")
@@ -97,7 +97,7 @@ def make_blackout(first: date, last: date, zone: str, name: str = "") -> Blackou
     """Return a blackout of these days, or refuse them."""
     blackout = Blackout(first=first, last=last, zone=check_zone(zone), name=" ".join(name.split()))
     if first.year < 2000 or last.year > 2999:
-        raise BlackoutError(describe(blackout), "the years are not from 2000 to 2999")
+        raise BlackoutError(describe(blackout), "the years must be from 2000 to 2999")
     if last < first:
         raise BlackoutError(describe(blackout), "it ends before it begins")
     if last - first >= LONGEST_BLACKOUT:
@@ -228,7 +228,7 @@ def _read_date(text: str, day: str) -> date:
     try:
         return date.fromisoformat(day)
     except ValueError:
-        raise BlackoutError(text, f"{day!r} is not a date") from None
+        raise BlackoutError(text, f"{day!r} is not a valid date") from None
 
 
 def describe_days(days: frozenset[int]) -> str:

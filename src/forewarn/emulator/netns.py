@@ -37,7 +37,7 @@ class NamespaceError(ForewarnError):
 
     def __init__(self, problem: str, missing: Sequence[str]) -> None:
         remedy = f"; allow user namespaces, or give {' and '.join(missing)}" if missing else ""
-        super().__init__(f"No network namespace can be made here ({problem}){remedy}.")
+        super().__init__(f"Cannot create a network namespace ({problem}){remedy}.")
         self.missing = missing
 
 

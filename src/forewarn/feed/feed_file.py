@@ -167,7 +167,7 @@ class FeedFile:
             "feed_file_not_written",
             file=str(self.path),
             error=str(error),
-            consequence="after a restart, nothing is served until the server is reached",
+            consequence="after a restart, the relay serves nothing until it reaches the server",
         )
         self._is_behind = True
         with suppress(OSError):
@@ -185,7 +185,7 @@ class FeedFile:
             "feed_file_damaged",
             file=str(aside),
             problem=problem,
-            consequence="nothing is served until the server is reached",
+            consequence="the relay serves nothing until it reaches the server",
         )
 
     def _close(self) -> None:
@@ -212,6 +212,6 @@ def _sync_folder(folder: Path) -> None:
 
 def _unusable(folder: Path, error: OSError) -> FeedFileError:
     return FeedFileError(
-        f"Cannot keep the feed in {folder}: {error.strerror}. Make it writable, or set another "
+        f"Cannot store the feed in {folder}: {error.strerror}. Make it writable, or set another "
         "state_dir."
     )

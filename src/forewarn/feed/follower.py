@@ -110,7 +110,7 @@ class Follower(Generic[P]):
 
     def _take(self, text: bytes, reply: StreamedReply) -> None:
         if not text.endswith(b"\n"):
-            raise FeedLineError("The feed ends within a line.")
+            raise FeedLineError("The feed ended in the middle of a line.")
         line = decode_line(text)
         if line is None:  # a newer server says more
             return

@@ -106,7 +106,7 @@ def decode_line(text: bytes) -> FeedLine | None:
         RecursionError,
         OverflowError,
     ) as error:
-        raise FeedLineError(f"The feed has a line that cannot be read: {error!r}.") from error
+        raise FeedLineError(f"The feed contains an invalid line: {error!r}.") from error
 
 
 def put_lines(
@@ -202,7 +202,7 @@ def _write_vm(vm: VirtualMachine) -> dict[str, object]:
 def _read_hello(content: Mapping[str, Any]) -> Hello:
     if content["protocol"] != PROTOCOL:
         raise FeedLineError(
-            f"The server speaks version {content['protocol']} of the feed, and this release "
+            f"The server uses version {content['protocol']} of the feed, but this release uses "
             f"version {PROTOCOL}. Upgrade both to the same release."
         )
     host, heartbeat = content["host"], float(content["heartbeat_seconds"])

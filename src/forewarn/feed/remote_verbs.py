@@ -56,7 +56,9 @@ class RemoteVerbs:
         ):
             # It is stored, and to ask for it again is harmless. But whoever was told so would read
             # a document in which it is not.
-            raise StoreUnavailableError("The approval is stored, but not shown here yet.")
+            raise StoreUnavailableError(
+                "The approval is stored, but this relay does not show it yet."
+            )
         return receipt
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:

@@ -48,7 +48,7 @@ class Upstream:
         try:
             reply = send(self._request(method, path, body, within=PATIENCE), _LARGEST)
         except TransportError as error:
-            raise StoreUnavailableError(f"Cannot reach the server: {error}.") from error
+            raise StoreUnavailableError(f"Cannot connect to the server: {error}.") from error
         if not reply.is_success:
             raise _refusal(reply)
         return _read_json(reply)
@@ -82,10 +82,10 @@ class Upstream:
 
 def _refusal(reply: ServerReply) -> ForewarnError:
     if reply.status >= 500:
-        return StoreUnavailableError(f"The server answers {reply.status}.")
+        return StoreUnavailableError(f"The server answered {reply.status}.")
     said = _read_json(reply)
     detail = said.get("detail") if isinstance(said, dict) else None
-    return UpstreamRefusedError(reply.status, detail or f"The server answers {reply.status}.")
+    return UpstreamRefusedError(reply.status, detail or f"The server answered {reply.status}.")
 
 
 def _read_json(reply: ServerReply) -> Any:

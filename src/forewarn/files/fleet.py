@@ -228,9 +228,9 @@ def _vm_mistakes(given: Mapping[str, Any], vm: VirtualMachine) -> Iterator[tuple
     if len(sets) > 1:
         yield sets[1], f"a virtual machine can only be in one of {' and '.join(sets)}"
     if "placement_group" in given and "scale_set" not in sets:
-        yield "placement_group", "the virtual machine is in no scale set"
+        yield "placement_group", "the virtual machine is not in a scale set"
     for key in _pick(given, POLICY_KEYS) if sets else ():
         yield key, f"it belongs to {given[sets[0]]}, not to a virtual machine in it"
     role = given.get("role")
     if role is not None and vm.role != role:
-        yield "role", f"virtual machines with this role are called {role}_IN_NUMBER"
+        yield "role", f"virtual machines with this role must be named {role}_IN_NUMBER"

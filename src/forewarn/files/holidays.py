@@ -31,7 +31,7 @@ _HORIZON: Final = timedelta(days=366 * YEARS_AHEAD)
 _LONGEST_NAME: Final = 100
 
 
-@says("No holidays can be read: {problem}. Give an iCalendar file, as calendars export it (.ics).")
+@says("Cannot read holidays: {problem}. Use an iCalendar file (.ics).")
 class HolidaysError(InvalidError):
     """A file that no holidays can be read from."""
 
@@ -54,7 +54,7 @@ def read_holidays(text: str, *, zone: str, today: date) -> tuple[Blackout, ...]:
     if len(found) > MOST_HOLIDAYS:
         raise HolidaysError(f"there are more than {MOST_HOLIDAYS:,}")
     if not found:
-        raise HolidaysError(f"nothing in it is on or after {today}")
+        raise HolidaysError(f"it has no date on or after {today}")
     return tuple(sorted(set(found), key=lambda it: (it.first, it.last, it.name)))
 
 
@@ -81,7 +81,8 @@ class _Reading:
         self._effort -= effort
         if self._effort < 0:
             raise ValueError(
-                "its rules take too long to follow; let them begin later, or give fewer"
+                "its recurrence rules take too long to evaluate; use fewer rules, or later "
+                "start dates"
             )
 
 
@@ -126,10 +127,10 @@ def _occurrences(event: Event, first: date, since: date, reading: _Reading) -> I
 def _come_back(rule: vRecur, first: date, since: date, reading: _Reading) -> Iterator[date]:
     frequency = "".join(rule.get("FREQ", [])).upper()
     if frequency != "YEARLY":
-        raise ValueError(f"an event comes back {frequency or 'somehow'}, and holidays are YEARLY")
+        raise ValueError(f"an event recurs {frequency or 'irregularly'}; holidays must be YEARLY")
     interval = min(rule.get("INTERVAL", [1]))
     if interval < 1:
-        raise ValueError(f"an event comes back every {interval} years (INTERVAL), not 1 or more")
+        raise ValueError(f"an event recurs every {interval} years (INTERVAL); the minimum is 1")
     count: int | None = max(0, min(rule["COUNT"])) if "COUNT" in rule else None
     until = min([_day(day, reading.wall) for day in rule.get("UNTIL", [])], default=date.max)
     last = min(until, reading.horizon)

@@ -71,7 +71,9 @@ class AnswerTable(Table):
 
 def _check_version(version: int) -> int:
     if version != _VERSION:
-        raise ValueError(f"this forewarn reads version {_VERSION} of the format, not {version}")
+        raise ValueError(
+            f"the format version is {version}, but this release reads version {_VERSION}"
+        )
     return version
 
 
@@ -133,7 +135,7 @@ def _read_answers(file: TablesFile[RecordingTable]) -> tuple[RecordedAnswer, ...
         nonlocal last
         before, last = last, max(table.at, last)
         if table.at < before:
-            raise WrongKeyError("at", "it is before that of the answer above")
+            raise WrongKeyError("at", "it is earlier than that of the previous answer")
         return _read_silence(table) if table.no_answer else _read_answer(table)
 
     return file.build("answer", file.content.answer, make)
@@ -156,7 +158,7 @@ def _read_answer(table: AnswerTable) -> RecordedAnswer:
             raise WrongKeyError(key, f"{table.status} has no body")
     for name in table.headers:
         if name.lower() in _OF_THE_SERVER:
-            raise WrongKeyError("headers", f"{name} is not for a recording: the server writes it")
+            raise WrongKeyError("headers", f"{name} cannot be recorded: the server sets it")
     return RecordedAnswer(
         at=table.at, status=table.status, headers=table.headers, body=_read_body(table)
     )
@@ -166,5 +168,5 @@ def _read_body(table: AnswerTable) -> bytes:
     try:
         encoded = base64.b64decode(table.body_base64, validate=True)
     except binascii.Error:
-        raise WrongKeyError("body_base64", "it is not base64") from None
+        raise WrongKeyError("body_base64", "it is not valid base64") from None
     return encoded or table.body.encode("utf-8")

@@ -160,7 +160,7 @@ def _verb(table: StepTable) -> str:
         raise WrongKeyError("", f"it needs one of {', '.join(STEP_KEYS)}")
     verb, *others = given
     if others:
-        raise WrongKeyError(others[0], f"a step does one thing: {' or '.join(given)}")
+        raise WrongKeyError(others[0], f"a step can only have one of {' and '.join(given)}")
     for key in StepTable.model_fields:
         if key in table.model_fields_set and key not in STEP_KEYS[verb]:
             raise WrongKeyError(key, f"it cannot be used together with {verb}")
@@ -196,7 +196,7 @@ def _read_kind(cleared: object) -> FaultKind | None:
     try:
         return FaultKind(str(cleared))
     except ValueError:
-        problem = "write true, for every fault, or the kind of one"
+        problem = "use true for all faults, or one kind"
         raise WrongKeyError("clear", f"{problem}: {', '.join(FaultKind)}") from None
 
 
@@ -234,15 +234,17 @@ def _check(steps: Sequence[ScenarioStep], verb: str) -> None:
     *before, step = steps
     labels = _labels(before)
     if before and step.at < before[-1].at:
-        raise WrongKeyError("at", "it is before that of the step above")
+        raise WrongKeyError("at", "it is earlier than that of the previous step")
     if isinstance(step, Announcement):
         _check_label(step.label, labels)
     elif not isinstance(step, Intervention):
         return
     elif not labels:
-        raise WrongKeyError(verb, f"there is nothing to {verb} yet; announce it in a step above")
+        raise WrongKeyError(
+            verb, f"there is nothing to {verb} yet; announce an event in an earlier step"
+        )
     elif step.label not in labels:
-        problem = "write true, for what was announced last, or a label of a step above"
+        problem = "use true for the last announced event, or the label of an earlier step"
         raise WrongKeyError(verb, f"{problem}: {', '.join(labels)}")
 
 
@@ -252,5 +254,5 @@ def _check_label(label: str, taken: Sequence[str]) -> None:
     except InvalidNameError as error:
         raise WrongKeyError("label", str(error)) from None
     if label in taken:
-        problem = f"there is a label {label!r} above already; give this step another"
+        problem = f"the label {label!r} is already used; choose another"
         raise WrongKeyError("label", problem)

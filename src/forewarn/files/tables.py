@@ -103,7 +103,7 @@ class SecretTable(Table):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.secret is not None and self.secret_file is not None:
-            raise ValueError("it has a secret and a secret_file, and can only have one")
+            raise ValueError("secret and secret_file cannot be used together")
         return self
 
     def find_secret(self, folder: Path) -> str | None:
@@ -115,7 +115,7 @@ class SecretTable(Table):
         except (OSError, UnicodeDecodeError) as error:
             raise WrongKeyError("secret_file", f"the secret cannot be read: {error}") from None
         if not secret:
-            raise WrongKeyError("secret_file", "there is no secret in the file")
+            raise WrongKeyError("secret_file", "the secret file is empty")
         return secret
 
 
@@ -179,7 +179,7 @@ class TablesFile(Generic[M]):
             try:
                 if isinstance(entry, NamedTable):
                     if name_key(entry.name) in names:
-                        raise WrongKeyError("name", f"{entry.name!r} is there already")  # noqa: TRY301 - as those of make
+                        raise WrongKeyError("name", f"{entry.name!r} is already defined")  # noqa: TRY301 - as those of make
                     names.add(name_key(entry.name))
                 made.append(make(entry))
             except WrongKeyError as wrong:
@@ -300,7 +300,7 @@ def _kinds(table: object) -> list[str]:
 
 def _check_address(url: str) -> str:
     if _URL.fullmatch(url) is None:
-        raise ValueError("write a URL that begins with http:// or https://")
+        raise ValueError("the URL must begin with http:// or https://")
     if not _has_host(url):
         raise ValueError("the host or port is invalid; in a password, write / as %2F and @ as %40")
     return url
@@ -324,7 +324,7 @@ def is_plain(value: str) -> bool:
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not is_plain(value) or _HEADER_NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} cannot be a header with such a value")
+            raise ValueError(f"{name!r} is not a valid header, or its value is invalid")
     return headers
 
 
@@ -336,7 +336,7 @@ def _check_some(items: tuple[R, ...]) -> tuple[R, ...]:
 
 def _check_word(word: str) -> str:
     if "\0" in word:
-        raise ValueError("no word of a command can have a NUL in it")
+        raise ValueError("a command cannot contain NUL characters")
     return word
 
 
@@ -358,7 +358,7 @@ def duration(longest: timedelta | None = None, *, shortest: timedelta = _SECOND)
             raise ValueError(str(error)) from None
         if longest is not None and not shortest <= found <= longest:
             bounds = f"{format_duration(shortest)} to {format_duration(longest)}"
-            raise ValueError(f"it can be {bounds}")
+            raise ValueError(f"it must be {bounds}")
         if found < shortest:
             raise ValueError("it must be longer than zero")
         return found
@@ -374,5 +374,5 @@ def find_command(words: Words, folder: Path, search_path: str, key: str = "run")
     wanted = str(folder / words[0]) if os.sep in words[0] else words[0]
     program = shutil.which(wanted, path=search_path)
     if program is None:
-        raise WrongKeyError(key, f"there is no program {words[0]!r} that can be run")
+        raise WrongKeyError(key, f"program not found or not executable: {words[0]!r}")
     return (program, *words[1:])

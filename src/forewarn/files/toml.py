@@ -24,7 +24,7 @@ class NotTomlError(ForewarnError):
     """A text that is not TOML; *line* is the first that is wrong."""
 
     def __init__(self, problem: str, line: int) -> None:
-        super().__init__(f"This is not TOML: {problem}.")
+        super().__init__(f"Not valid TOML: {problem}.")
         self.line = line
 
 

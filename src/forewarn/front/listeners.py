@@ -44,7 +44,7 @@ def _explain(error: OSError, address: str, interface: str) -> ListeningError:
         case errno.EADDRINUSE:
             remedy = "Choose another with --metadata."
         case errno.EACCES | errno.EPERM:
-            remedy = "Run it as root, or with CAP_NET_BIND_SERVICE and CAP_NET_RAW."
+            remedy = "Run the relay as root, or with CAP_NET_BIND_SERVICE and CAP_NET_RAW."
         case _:
             remedy = ""
     problem = os.strerror(error.errno) if error.errno else str(error)

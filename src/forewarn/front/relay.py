@@ -35,17 +35,19 @@ from forewarn.systemd import SystemdNotifier
 from forewarn.telemetry.logs import configure_logging
 from forewarn.transport.requests import MisnamedError, PlainServerError, UntrustedError
 
-_NO_RELAY: Final = "{server}: {error} A relay needs a token of forewarn token create --relay HOST."
+_NO_RELAY: Final = (
+    "{server}: {error} A relay needs a token from forewarn token create --relay HOST."
+)
 _REFUSALS: Final[Mapping[int, str]] = {
     401: _NO_RELAY,
     403: _NO_RELAY,
-    404: "{server} has no feed: it is not a forewarn server, or an older release.",
+    404: "{server} has no feed: it is not a forewarn server, or it is an older release.",
     421: "{server}: {error}",
 }
 _LASTING: Final[Mapping[type[Exception], str]] = {
     UntrustedError: "{server} has a certificate that is not trusted ({error}); set ca_file.",
     MisnamedError: "{server} has a certificate for other addresses ({error}).",
-    PlainServerError: "{server} does not speak TLS; write http:// if it is on this machine.",
+    PlainServerError: "{server} does not speak TLS; use http:// if it is on this machine.",
     FeedLineError: "{server}: {error}",
 }
 """What does not go away by itself, and what to do about it."""

@@ -15,21 +15,21 @@ from forewarn.settings_table import LogFormat, LogLevel, Setting
 from forewarn.wording.addresses import parse_address
 
 RELAY_SETTINGS: Final[Mapping[str, Setting]] = {
-    "server": Setting("The control API of the server.", metavar="URL"),
-    "token_file": Setting("The file with the token.", metavar="FILE", kind=Path),
-    "ca_file": Setting("CA certificates to trust: a PEM file.", metavar="FILE", kind=Path),
+    "server": Setting("URL of the server's control API.", metavar="URL"),
+    "token_file": Setting("File with the relay's token.", metavar="FILE", kind=Path),
+    "ca_file": Setting("CA certificates to trust (PEM file).", metavar="FILE", kind=Path),
     "insecure_control": Setting(
-        "Send the token without TLS, on a network that encrypts.", default=False, kind=bool
+        "Send the token without TLS, over an encrypted network.", default=False, kind=bool
     ),
     "metadata": Setting(
-        "Where virtual machines poll: HOST:PORT or unix:PATH.",
+        "Address that VMs poll: HOST:PORT or unix:PATH.",
         ("169.254.169.254:80",),
         "HOST:PORT",
     ),
-    "interface": Setting("Answer only what arrives on this interface.", (), "NAME"),
-    "state_dir": Setting("Where to keep a copy of the feed.", ".", "DIR", Path),
-    "log_format": Setting("How log lines are written.", LogFormat.CONSOLE, kind=LogFormat),
-    "log_level": Setting("The lowest level of log lines to write.", LogLevel.INFO, kind=LogLevel),
+    "interface": Setting("Only serve requests that arrive on this interface.", (), "NAME"),
+    "state_dir": Setting("Directory for a copy of the feed.", ".", "DIR", Path),
+    "log_format": Setting("Format of log lines.", LogFormat.CONSOLE, kind=LogFormat),
+    "log_level": Setting("Minimum level of log lines.", LogLevel.INFO, kind=LogLevel),
 }
 """By name, in the order of the help."""
 _LISTS: Final = frozenset({"metadata", "interface"})
@@ -65,12 +65,12 @@ def load_relay_settings(flags: Mapping[str, Any], config: Path | None) -> RelayS
     file = {} if config is None else read_settings_file(config)
     for key in file:
         if key not in RELAY_SETTINGS:
-            raise SettingsError(f"{config}: there is no setting called {key!r}.", key)
+            raise SettingsError(f"{config}: unknown setting {key!r}.", key)
     defaults = {name: setting.default for name, setting in RELAY_SETTINGS.items()}
     given = {**defaults, **file, **read_variables(RELAY_SETTINGS), **flags}
     for name in ("server", "token_file"):
         if not given[name]:
-            raise SettingsError(f"The setting {name} is missing.", name)
+            raise SettingsError(f"The setting {name} is required.", name)
     try:
         settings = RelaySettings(**_typed(given))
     except (ValueError, TypeError) as error:
@@ -101,12 +101,12 @@ def _split(value: str | Iterable[str]) -> Iterable[str]:
 
 def _check_listeners(settings: RelaySettings) -> None:
     if not settings.metadata:
-        raise SettingsError("The setting metadata is empty; write HOST:PORT.", "metadata")
+        raise SettingsError("The setting metadata is empty; use HOST:PORT.", "metadata")
     for address in settings.metadata:
         try:
             where = parse_address(address)
         except ValueError as error:
-            raise SettingsError(f"The setting metadata is wrong: {error}.", "metadata") from error
+            raise SettingsError(f"Invalid setting metadata: {error}.", "metadata") from error
         if settings.interface and not hasattr(where, "host"):
             raise SettingsError(
                 f"The unix socket {address!r} cannot be bound to an interface; remove one of them.",

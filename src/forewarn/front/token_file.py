@@ -33,7 +33,7 @@ class TokenFile:
         return self._last
 
     def _read(self) -> str:
-        remedy = "write one from forewarn token create --relay HOST"
+        remedy = "create one with forewarn token create --relay HOST"
         try:
             return read_secret(self._path, remedy=remedy)
         except OSError as error:

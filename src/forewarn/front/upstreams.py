@@ -18,12 +18,14 @@ class CaFileError(ForewarnError):
 def check_server(server: str, *, insecure_control: bool) -> None:
     """Refuse a *server* that is none, or would be sent the token so that others can read it."""
     if not _is_server(server):
-        raise SettingsError("The setting server is not a URL like https://HOST:8170.", "server")
+        raise SettingsError(
+            "Invalid setting server: use a URL such as https://HOST:8170.", "server"
+        )
     is_clear = server.startswith("http:") and not is_loopback_url(server)
     if is_clear and not insecure_control:
         raise SettingsError(
-            f"{server} would receive the token over plain HTTP, which others can read; write "
-            "https://, or set insecure_control if the network encrypts.",
+            f"Refused to send the token to {server} over plain HTTP, which others can read; use "
+            "https://, or set insecure_control if the network is encrypted.",
             "server",
         )
 

@@ -79,7 +79,7 @@ class AskedGates:
         """Return the answer so far, and have the question put if it is time to."""
         now = self.clock.now()
         if question.gate not in self.gates:
-            output = f"There is no gate called {question.gate!r} in the server's gate file."
+            output = f"Unknown gate {question.gate!r}; the server's gate file does not define it."
             return Answer(status=GateStatus.SHUT, output=output, ask_again_at=now + _UNKNOWN_AGAIN)
         case = self._case(question, now)
         if self.waits:
@@ -153,7 +153,7 @@ class AskedGates:
         except Exception as error:
             # A mistake of ours must not open a gate.
             log.exception("gate_failed", gate=question.gate)
-            return shut(f"The server failed to ask it: {type(error).__name__}.")
+            return shut(f"The server failed to ask the gate: {type(error).__name__}.")
 
     def _read(self, name: str, verdict: GateVerdict) -> Answer:
         wait = verdict.retry_after or self.gates[name].every

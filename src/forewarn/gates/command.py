@@ -55,7 +55,7 @@ class CommandGate:
             try:
                 process = self._start(question, asked.fileno())
             except (OSError, ValueError) as error:
-                return shut(f"It could not be started: {error}.")
+                return shut(f"The command could not be started: {error}.")
         try:
             return self._attend(process)
         finally:
@@ -71,7 +71,7 @@ class CommandGate:
         }
         with self._lock:
             if self._is_closed:
-                raise OSError("the server is about to stop")
+                raise OSError("the server is stopping")
             process = subprocess.Popen(  # noqa: S603 - what the operator wrote into the file
                 self._command,
                 env={**self._environment, **more},
@@ -92,10 +92,10 @@ class CommandGate:
             _end(process)
         code = process.returncode
         if is_late:
-            return shut(f"{output}\nIt has not ended within {self._timeout:g} seconds.")
+            return shut(f"{output}\nThe command timed out after {self._timeout:g} seconds.")
         if code != 0:
             ended = f"exit code {code}" if code > 0 else f"signal {-code}"
-            return shut(f"{output}\nIt ended with {ended}.")
+            return shut(f"{output}\nThe command ended with {ended}.")
         return GateVerdict(is_open=True, output=tidy(output))
 
 

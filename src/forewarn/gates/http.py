@@ -104,7 +104,7 @@ class ExpectationError(ForewarnError):
     """Something that is no comparison with a number."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{text!r} compares with no number; write something like '> 0.99'.")
+        super().__init__(f"{text!r} is not a valid comparison; use, for example, '> 0.99'.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +147,12 @@ def _judge(reply: Reply, expectation: Expectation) -> GateVerdict:
     try:
         values = list(_values(reply))
     except (LookupError, TypeError, ValueError):
-        return shut(f"This is not how Prometheus answers: {reply.said}\n{reply.body}")
+        return shut(f"Unexpected response from Prometheus: {reply.said}\n{reply.body}")
     if not values:
-        return shut("The query has no result.")
+        return shut("The query returned no result.")
     wrong = [line for line, value in values if not expectation.is_met(value)]
     if wrong:
-        return shut("\n".join((f"Not {expectation}:", *wrong[:_MOST_LINES])))
+        return shut("\n".join((f"Expected {expectation}, but got:", *wrong[:_MOST_LINES])))
     return GateVerdict(
         is_open=True, output=tidy("\n".join(line for line, _ in values[:_MOST_LINES]))
     )

@@ -41,7 +41,7 @@ class AppriseNotifier:
         self._url = url
         self._apprise: Any = _load().Apprise()
         if not self._apprise.add(url):
-            raise AppriseError("apprise does not know such a URL.")
+            raise AppriseError("Apprise does not support this URL.")
 
     def deliver(self, notification: Notification, *, now: datetime) -> Delivery:
         """Send it; all that apprise tells is whether that went well."""
@@ -54,7 +54,11 @@ class AppriseNotifier:
                     notify_type=_KINDS.get(notification.phase, "info"),
                 )
             )
-        answer = "Sent." if is_delivered else self._without_secrets(said.last or "It was not sent.")
+        answer = (
+            "Sent."
+            if is_delivered
+            else self._without_secrets(said.last or "The message was not sent.")
+        )
         return Delivery(is_delivered=is_delivered, answer=answer)
 
     def _without_secrets(self, text: str) -> str:
@@ -98,7 +102,9 @@ def _load() -> Any:
     try:
         module = importlib.import_module("apprise")
     except ModuleNotFoundError:
-        raise AppriseError("apprise is not installed; pip install 'forewarn[notify]'.") from None
+        raise AppriseError(
+            "Apprise is not installed; run: pip install 'forewarn[notify]'."
+        ) from None
     # Its log lines can have the URL in them, and the URL has secrets.
     logger = logging.getLogger("apprise")
     logger.propagate = False

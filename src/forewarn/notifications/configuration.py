@@ -132,7 +132,7 @@ def _body(table: WebhookTargetTable, source: str) -> Body:
     try:
         body = template_body(table.template, source)
     except TemplateFailedError as error:
-        raise WrongKeyError("template", f"the template is wrong: {error}") from None
+        raise WrongKeyError("template", f"invalid template: {error}") from None
     for phase in table.phases or Phase:
         _try(body, table.name, phase)
     return body
@@ -146,5 +146,5 @@ def _try(body: Body, target: str, phase: Phase) -> None:
     try:
         body(example)
     except TemplateFailedError as error:
-        problem = f"the template is wrong: {error}, in a message of phase {phase}"
+        problem = f"invalid template: {error}, in a message of phase {phase}"
         raise WrongKeyError("template", problem) from None

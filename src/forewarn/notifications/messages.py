@@ -10,21 +10,21 @@ TYPE_PREFIX: Final = "io.forewarn."
 
 SENTENCES: Final[Mapping[Phase, str]] = {
     Phase.SCHEDULED: "{event_type} of {resources} is scheduled, not before {not_before}.",
-    Phase.APPROVED: "{event_type} of {resources} is approved by {approved_by} and starts soon.",
-    Phase.POSTPONED: "{event_type} of {resources} is postponed, not before {not_before}.",
+    Phase.APPROVED: "{event_type} of {resources} was approved by {approved_by} and starts soon.",
+    Phase.POSTPONED: "{event_type} of {resources} was postponed, not before {not_before}.",
     Phase.STARTED: "{event_type} of {resources} has started.",
     Phase.OVERDUE: "{event_type} of {resources} takes longer than expected; started {started_at}.",
-    Phase.FINISHED: "{event_type} of {resources} is finished.",
+    Phase.FINISHED: "{event_type} of {resources} has completed.",
     Phase.FAILED: "{event_type} of {resources} has failed.",
-    Phase.CANCELED: "{event_type} of {resources} is canceled.",
+    Phase.CANCELED: "{event_type} of {resources} was canceled.",
     Phase.STEP_FAILED: "{event_type} maintenance has failed on {place}.",
-    Phase.GATE_SHUT: "{event_type} maintenance waits: the gate {gate} is shut.",
+    Phase.GATE_SHUT: "{event_type} maintenance is waiting: gate {gate} is shut.",
     Phase.PAUSED: "{event_type} maintenance is paused.",
     Phase.HELD: "{event_type} maintenance is held and does not continue until an operator acts. "
     "Try: forewarn maintenance explain {maintenance_id}",
     Phase.RESUMED: "{event_type} maintenance continues.",
     Phase.COMPLETED: "{event_type} maintenance has ended: {outcome}.",
-    Phase.ABORTED: "{event_type} maintenance is aborted.",
+    Phase.ABORTED: "{event_type} maintenance was aborted.",
     Phase.SKIPPED: "{event_type} maintenance of schedule {schedule} did not start at {opens_at}.",
 }
 """What people read first, by phase."""

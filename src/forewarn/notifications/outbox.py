@@ -93,7 +93,7 @@ class Courier:
             return self.notifier.deliver(notification, now=self.wall.now())
         except Exception as error:
             # One message that cannot even be tried must not hold up those of other events.
-            problem = f"The server failed to send it: {type(error).__name__}."
+            problem = f"The server failed to send the message: {type(error).__name__}."
             if notification.problem != problem:
                 log.exception("notifier_failed", target=self.target)
             return Delivery(is_delivered=False, answer=problem)

@@ -39,7 +39,7 @@ class WebhookNotifier:
             body = self._body(notification)
         except TemplateFailedError as error:
             # The message will not change, nor the template while the server runs.
-            problem = f"The template fails: {error}."
+            problem = f"The template failed: {error}."
             return Delivery(is_delivered=False, answer=problem, is_final=True)
         headers = {**self._request.headers, WEBHOOK_ID: notification.notification_id}
         request = replace(self._request, headers=headers, body=body)
@@ -90,10 +90,10 @@ def _read(reply: Reply, now: datetime) -> Delivery:
     if reply.is_success:
         return Delivery(is_delivered=True, answer=reply.said)
     if reply.status == HTTPStatus.GONE:
-        problem = f"The receiver is gone: {reply.said}."
+        problem = f"The receiver no longer exists: {reply.said}."
         return Delivery(is_delivered=False, answer=problem, is_final=True)
     return Delivery(
         is_delivered=False,
-        answer=f"The receiver answers {reply.said}.",
+        answer=f"The receiver answered {reply.said}.",
         retry_after=reply.retry_after(now),
     )

@@ -31,7 +31,7 @@ class UnknownResourceError(NotFoundError):
 
     def __init__(self, resource: ArmResource) -> None:
         super().__init__(
-            f"There is no {resource.kind.noun} called {resource.name!r} in resource group "
+            f"Unknown {resource.kind.noun} {resource.name!r} in resource group "
             f"{resource.resource_group!r} of subscription {resource.subscription_id!r}."
         )
         self.name = resource.name

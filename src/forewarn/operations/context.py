@@ -35,14 +35,14 @@ class Rules:
     has_fronts: bool = False
 
 
-@says("{what} need a server with a database file of its own; this one shares PostgreSQL.")
+@says("{what} need a server with a SQLite database; this server uses PostgreSQL.")
 class SharedDatabaseError(ConflictError):
     """Something that is in one process only, where others are on the same database."""
 
     what: str
 
 
-@says("{what} need a server that answers virtual machines by itself; this one has fronts.")
+@says("{what} need a server that serves polls itself; this server has fronts.")
 class FrontsError(ConflictError):
     """Something that is in one process only, where others answer virtual machines."""
 

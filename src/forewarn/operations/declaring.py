@@ -91,7 +91,7 @@ def _advise_on_instances(fleet: Fleet, name: str) -> str:
         for each in fleet.virtual_machines
         if name_key(each.vm.name) == name and each.scope.kind is ScopeKind.CLOUD_SERVICE
     ]
-    return f" Call them {' and '.join(qualified)}." if len(set(qualified)) > 1 else ""
+    return f" Use {' and '.join(qualified)}." if len(set(qualified)) > 1 else ""
 
 
 def _declare_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:

@@ -54,8 +54,8 @@ class SharedOperationError(ConflictError):
         if any(other.event_status is EventStatus.STARTED for other in others):
             advice = "Some have started, so they can no longer be canceled together."
         super().__init__(
-            f"{event.event_id} is announced for {event.host} together with {named}; what happens "
-            f"to the host happens to all of them. {advice}"
+            f"{event.event_id} is announced for {event.host} together with {named}; events of "
+            f"one host operation cannot be canceled one by one. {advice}"
         )
 
 

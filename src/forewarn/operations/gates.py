@@ -9,7 +9,7 @@ from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Transaction
 
 
-@says("There is no gate called {gate!r} in the server's gate file.")
+@says("Unknown gate {gate!r}; the server's gate file does not define it.")
 class GateNotFoundError(NotFoundError):
     """A gate that is not in the server's gate file."""
 

@@ -22,7 +22,9 @@ class HostInUseError(ConflictError):
     """A host that cannot be removed while it carries virtual machines."""
 
     def __init__(self, host: HostName, vms: Sequence[VmName]) -> None:
-        super().__init__(f"{host} carries {say_names(vms)}; move or remove them first.")
+        super().__init__(
+            f"{host} still has virtual machines: {say_names(vms)}. Move or remove them first."
+        )
         self.host = host
         self.vms = tuple(vms)
 

@@ -53,7 +53,7 @@ from forewarn.protocol.errors import ForewarnError
 Labelled = TypeVar("Labelled", VirtualMachine, Host)
 
 
-@says("There is no maintenance {maintenance_id!r}.")
+@says("Unknown maintenance {maintenance_id!r}.")
 class UnknownMaintenanceError(NotFoundError):
     """A Maintenance nobody has started."""
 
@@ -65,7 +65,7 @@ class UnknownLabelsError(NotFoundError):
 
     def __init__(self, noun: str, labels: Mapping[str, str]) -> None:
         given = ", ".join(f"{key}={value}" for key, value in labels.items())
-        super().__init__(f"No {noun} is labelled {given}.")
+        super().__init__(f"No {noun} has the labels {given}.")
         self.labels = dict(labels)
 
 
@@ -200,7 +200,7 @@ def _give_up(
         for operation in tx.operations_of([maintenance.maintenance_id])
         if operation.is_at_work and name_key(operation.host) in wanted
     }
-    reason = f"given up by {context.who}"
+    reason = f"skipped by {context.who}"
     for operation in given_up.values():
         ended = end(operation, OperationOutcome.FAILED, now=context.now, reason=reason)
         tx.put_operation(ended)

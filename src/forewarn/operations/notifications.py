@@ -50,14 +50,14 @@ KEPT: Final = {
 """How long a message is remembered after it has ended; one that waits stays."""
 
 
-@says("There is no notification {notification_id!r}.")
+@says("Unknown notification {notification_id!r}.")
 class UnknownNotificationError(NotFoundError):
     """A message that is not, or no longer, in the outbox."""
 
     notification_id: str
 
 
-@says("Notification {notification_id} is {status}; only one that has failed can be tried again.")
+@says("Notification {notification_id} is {status}; only failed notifications can be retried.")
 class NotificationNotFailedError(ConflictError):
     """A message that is still waiting or has arrived, and need not be tried again."""
 
@@ -65,7 +65,7 @@ class NotificationNotFailedError(ConflictError):
     status: NotificationStatus
 
 
-@says("There is no notification target called {target!r}.")
+@says("Unknown notification target {target!r}.")
 class UnknownTargetError(NotFoundError):
     """A target that is not in the file of notifications."""
 
@@ -229,7 +229,7 @@ def prune_outbox(tx: OutboxWriting, *, now: datetime) -> int:
     )
 
 
-_NOT_CONFIGURED: Final = "The target is not configured any more."
+_NOT_CONFIGURED: Final = "The target is no longer configured."
 _EXAMPLE_OUTCOMES: Final = {
     Phase.COMPLETED: MaintenanceOutcome.SUCCEEDED,
     Phase.ABORTED: MaintenanceOutcome.ABORTED,

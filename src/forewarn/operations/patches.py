@@ -30,7 +30,7 @@ class NewHostError(ConflictError):
     def __init__(self, host: str, known: Iterable[str]) -> None:
         near = nearest_names(host, known)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        super().__init__(f"There is no host called {host!r}.{meant}")
+        super().__init__(f"Unknown host {host!r}.{meant}")
         self.host = host
 
 

@@ -31,9 +31,9 @@ class HostClosedError(ConflictError):
         self.since = closure.closed_at
         reason = f": {closure.closed_reason.rstrip('.')}" if closure.closed_reason else ""
         super().__init__(
-            f"{host} is closed to new virtual machines since "
+            f"{host} has been closed to new virtual machines since "
             f"{say_moment(closure.closed_at)}{reason}. Choose another host for "
-            f"{say_names(self.vms)}, open {host}, or state it as a fact with `as_is`."
+            f"{say_names(self.vms)}, open {host}, or record the placement as a fact with `as_is`."
         )
 
 
@@ -85,7 +85,11 @@ def record_moves(
             origin = earlier[0] if earlier[1] == origin else origin
             tx.put_setting(_moved(vm), json.dumps([origin, host]))
             record_audit(
-                tx, context, "vm move", vm, detail=f"{move}, said the executor of {event_id}"
+                tx,
+                context,
+                "vm move",
+                vm,
+                detail=f"{move}, as reported by the executor of {event_id}",
             )
 
 
@@ -104,8 +108,8 @@ def leave_moved(reading: Reading, fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]
         if reading.setting(_moved(vm.name)) == json.dumps([said, vm.host]):
             kept[vm.name] = replace(each, vm=replace(each.vm, host=vm.host))
             remarks.append(
-                f"{vm.name} stays on {vm.host}, where its executor moved it; "
-                f"the file has it on {said or 'no host'}."
+                f"{vm.name} stays on {vm.host}, where its executor moved it; the file places it "
+                f"on {said or 'no host'}."
             )
     machines = tuple(kept.get(each.vm.name, each) for each in fleet.virtual_machines)
     return replace(fleet, virtual_machines=machines), tuple(remarks)

@@ -21,7 +21,7 @@ from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading, Transaction
 
 
-@says("The plan has changed since it was shown. Nothing was started.")
+@says("The plan changed after you reviewed it. Nothing was started.")
 class PlanChangedError(ConflictError):
     """Something to start that would do something else than its plan said."""
 

@@ -147,12 +147,13 @@ def _find_refusal(census: Census, terms: Terms, own: int, missing: int) -> str:
     """Return why a complete census is rather a failure of its source than the truth."""
     if census.is_partial or not missing:
         return ""
-    advice = "If they are really gone, remove them from the fleet."
+    advice = "If they no longer exist, remove them from the fleet."
     if not census.fleet.virtual_machines:
-        return f"It reports no virtual machine, but the fleet has {own} from it. {advice}"
+        return f"The source reports no virtual machine, but the fleet has {own} from it. {advice}"
     if missing > max(1, own * terms.most_missing // 100):
         return (
-            f"It no longer reports {missing} of the {own} virtual machines that the fleet has "
+            f"The source no longer reports {missing} of the {own} virtual machines that the "
+            "fleet has "
             f"from it, more than {terms.most_missing} percent. {advice}"
         )
     return ""
@@ -202,9 +203,9 @@ class _Roster:
         remarks = [
             f"{say_names(sorted(names))}: {problem}."
             for names, problem in (
-                (foreign, "declared by somebody else, and left as is"),
-                (twice, "reported more than once, under one name or one vm_id"),
-                (waiting, "changed the name or the vm_id, which has to wait"),
+                (foreign, "declared elsewhere, so left unchanged"),
+                (twice, "reported more than once with the same name or vm_id"),
+                (waiting, "a new name or vm_id cannot be applied yet"),
             )
             if names
         ]

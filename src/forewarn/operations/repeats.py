@@ -23,8 +23,8 @@ class IdempotencyKeyReusedError(InvalidError):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The Idempotency-Key {key[:40]!r} came with another request before; "
-            "make a new key for each thing to be done, and repeat it only with the same request."
+            f"The Idempotency-Key {key[:40]!r} was already used with a different request. Use a "
+            "new key for each request, and repeat a key only with the same request."
         )
 
 

@@ -37,7 +37,7 @@ def take_over_backup(tx: Transaction, context: Context) -> bool:
     start_above(tx, AHEAD)
     tx.put_setting(BACKUP_TAKEN_AT, "")
     tx.put_setting(RESTORED_AT, context.at.isoformat())
-    detail = f"the database is a backup of {taken_at}"
+    detail = f"the database is a backup from {taken_at}"
     pause_server(tx, replace(context, who=_SERVER), detail)
     record_audit(tx, context, "db restore", "database", detail=detail)
     return True

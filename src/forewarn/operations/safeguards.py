@@ -23,7 +23,7 @@ FREE_PERCENT: Final = 10
 """How many of a hundred machines may be removed without being allowed by number."""
 
 
-@says("{vm} is in {event_ids}; move or remove it when that has ended.")
+@says("{vm} is part of {event_ids}; move or remove it after that has ended.")
 class VirtualMachineBusyError(ConflictError):
     """A virtual machine that cannot be moved or removed while it is in an event."""
 
@@ -31,7 +31,7 @@ class VirtualMachineBusyError(ConflictError):
     event_ids: tuple[EventId, ...]
 
 
-@says("{host} is part of Maintenance {maintenance_id}; remove it when its turn there is over.")
+@says("{host} is part of Maintenance {maintenance_id}; remove it after its step there has ended.")
 class HostBusyError(ConflictError):
     """A host that cannot be removed while a Maintenance is at it."""
 
@@ -41,7 +41,7 @@ class HostBusyError(ConflictError):
 
 @says(
     "This would remove {removals} of {machines} virtual machines; "
-    "allow at least {removals} removals to confirm it."
+    "to confirm, allow at least {removals} removals."
 )
 class TooManyRemovalsError(ConflictError):
     """A declaration that would remove more machines than were allowed."""
@@ -50,7 +50,7 @@ class TooManyRemovalsError(ConflictError):
     machines: int
 
 
-@says("The fleet declares no virtual machine; pruning never removes all {machines}.")
+@says("The fleet declares no virtual machine, and pruning never removes all {machines}.")
 class EmptyFleetError(ConflictError):
     """A declaration without a virtual machine that would remove all there are."""
 

@@ -17,14 +17,14 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
 
 
-@says("There is no scenario {scenario!r}.")
+@says("Unknown scenario {scenario!r}.")
 class UnknownScenarioError(NotFoundError):
     """A scenario that is not built in."""
 
     scenario: str
 
 
-@says("There is no scenario run {run_id!r}.")
+@says("Unknown scenario run {run_id!r}.")
 class UnknownScenarioRunError(NotFoundError):
     """A run nobody has started."""
 
@@ -61,9 +61,9 @@ def start_scenario(
         raise FrontsError("Scenarios with faults")
     resources = tuple(dict.fromkeys(vm.name for vm in find_vms(tx.topology(), vms)))
     if not resources:
-        raise ScenarioError("A scenario needs a virtual machine to happen to.")
+        raise ScenarioError("A scenario needs at least one virtual machine.")
     if not 1 <= speed <= FASTEST:
-        raise ScenarioError(f"The speed of a scenario must be between 1 and {FASTEST}.")
+        raise ScenarioError(f"The speed of a scenario must be from 1 to {FASTEST}.")
     run = ScenarioRun(
         run_id=ScenarioRunId(context.new_id().lower()),
         name=scenario.name,

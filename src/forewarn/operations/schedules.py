@@ -32,7 +32,7 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
 
-@says("There is no schedule called {name!r}.")
+@says("Unknown schedule {name!r}.")
 class UnknownScheduleError(NotFoundError):
     """A schedule that does not exist."""
 
@@ -190,7 +190,7 @@ def _start(
     except ForewarnError as error:
         return replace(met, outcome=OccurrenceOutcome.SKIPPED, reason=str(error)), None
     if not _begins_before(walk(begun, snapshot, context.now), opening.closes_at):
-        reason = f"no step fits in before its window closes at {say_moment(opening.closes_at)}"
+        reason = f"no step fits before its window closes at {say_moment(opening.closes_at)}"
         return replace(met, outcome=OccurrenceOutcome.MISSED, reason=reason), None
     return replace(met, maintenance_id=begun.maintenance_id), begun
 

@@ -10,9 +10,9 @@ class UnknownSelectionError(NotFoundError):
 
     def __init__(self, scope: str, vm: VirtualMachine | None = None) -> None:
         super().__init__(
-            f"There is no set, service, scale set or virtual machine called {scope!r}."
+            f"Unknown set, service, scale set or virtual machine {scope!r}."
             if vm is None
-            else f"{vm.name} is in {vm.scope_id} and has no scope of its own; name that one."
+            else f"{vm.name} belongs to the scope {vm.scope_id}; use that name."
         )
         self.scope = scope
 

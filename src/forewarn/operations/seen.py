@@ -31,7 +31,7 @@ class UnknownApiVersionError(InvalidError):
     """An api-version that was never served."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no api-version {name[:40]!r}; there are {', '.join(known)}.")
+        super().__init__(f"Unknown api-version {name[:40]!r}; use {', '.join(known)}.")
 
 
 def see(
@@ -95,13 +95,13 @@ def forget(
 
 def _check_moment(reading: Reading, context: Context, at: datetime) -> None:
     if at > context.now:
-        raise NotSeenError(f"{_say(at)} has not come yet; it is {_say(context.now)}.")
+        raise NotSeenError(f"{_say(at)} is in the future; it is now {_say(context.now)}.")
     # What was forgotten is gone, also when more is kept from now on.
     earliest = max(kept_since(context), _forgotten_before(reading) or kept_since(context))
     if at < earliest:
         raise NotSeenError(
-            f"Documents from {_say(at)} are no longer kept, only from {_say(earliest)} on "
-            "(document_retention).",
+            f"Documents from {_say(at)} are no longer kept; the earliest are from "
+            f"{_say(earliest)} (document_retention).",
             earliest,
         )
 
@@ -118,7 +118,10 @@ def _scope_at(reading: Reading, vm: str, at: datetime) -> ScopeId:
     until_then = [membership for membership in known if membership.since <= at]
     if not until_then:
         since = known[0].since
-        problem = f"Whether {vm} was in the fleet at {_say(at)} is not known; it is since"
+        problem = (
+            f"The server does not know whether {vm} was in the fleet at {_say(at)}; its records "
+            "start at"
+        )
         raise NotSeenError(f"{problem} {_say(since)}.", since)
     current = until_then[-1]
     if current.scope_id is None:

@@ -105,7 +105,7 @@ class Outbound:
         with self._starting:
             if self._is_closed:
                 work.close()
-                raise NoAnswerError("The server is about to stop.")
+                raise NoAnswerError("The server is stopping.")
             if self._loop is None:
                 self._loop = _Loop(self._look_up)
                 # A daemon: who waits for a slow answer must not keep the process from ending.
@@ -124,7 +124,7 @@ class Outbound:
         try:
             return self.begin(work).result()
         except CancelledError:
-            raise NoAnswerError("The server is about to stop.") from None
+            raise NoAnswerError("The server is stopping.") from None
 
     async def send(self, request: OutboundRequest, *, now: datetime) -> Reply:
         """Send *request*, on the loop, and return the answer as far as it came in time."""

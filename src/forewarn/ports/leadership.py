@@ -6,7 +6,7 @@ from forewarn.domain.errors import says
 from forewarn.protocol.errors import ForewarnError
 
 
-@says("This replica does not lead; ask the one that does, or try again later.")
+@says("This replica is not the leader; ask the leader, or try again later.")
 class NotLeadingError(ForewarnError):
     """Another replica leads, so nothing can be done here that only a leader does."""
 

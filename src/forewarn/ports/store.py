@@ -34,7 +34,7 @@ class LeaseLostError(StoreError):
     """Somebody else is the leader by now; what the old one wanted to write is refused."""
 
     def __init__(self, epoch: int, current: int) -> None:
-        super().__init__(f"Lease epoch {epoch} is over; the current one is {current}.")
+        super().__init__(f"Lease epoch {epoch} has ended; the current epoch is {current}.")
         self.epoch = epoch
         self.current = current
 

@@ -114,7 +114,7 @@ class GateAnswers:
     def _ask(self, question: Question, known: Answer | None, now: datetime) -> Answer:
         again = now + _ASK_AGAIN_AFTER_FAILURE
         if self._gates is None:
-            said = f"This server has no gate called {question.gate!r}."
+            said = f"Unknown gate {question.gate!r} on this server."
             return Answer(status=GateStatus.SHUT, output=said, ask_again_at=again)
         try:
             return self._gates.ask(question)

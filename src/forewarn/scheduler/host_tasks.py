@@ -22,7 +22,7 @@ from forewarn.scheduler.reports import report_impact
 log = structlog.get_logger()
 
 _NOBODY: Final = Impact(
-    status=ImpactStatus.UNKNOWN, reason="the executor file no longer has work for this host"
+    status=ImpactStatus.UNKNOWN, reason="the executor file no longer defines work for this host"
 )
 
 

@@ -193,7 +193,7 @@ def _record_scenarios(
         if isinstance(action, TakeStep):
             run = before.scenario_runs[action.run_id]
             for event_id in late_events(run, action.step, before.events):
-                detail = f"step {run.steps_done + 1} of scenario {run.name} came too late"
+                detail = f"step {run.steps_done + 1} of scenario {run.name} was too late"
                 entry = LedgerEntry(
                     event_id=event_id,
                     at=context.now,

@@ -99,7 +99,7 @@ def restore(backup: Path, target: Path, *, at: datetime) -> Path | None:
         raise DatabaseDamagedError(backup, state.damage[0])
     state.schema.require_usable(backup)
     if target.exists() and target.samefile(backup):
-        raise BackupRefusedError(backup, "is the database itself; name a backup of it")
+        raise BackupRefusedError(backup, "is the database itself; name a backup")
     _check_place(target)
     lock = DatabaseLock(target)
     try:
@@ -118,7 +118,7 @@ def _check_place(target: Path) -> None:
     if not target.exists():
         check_file(target)
     elif not target.is_file():
-        raise DatabaseUnusableError(target, "it is not a file; name one")
+        raise DatabaseUnusableError(target, "it is not a regular file")
 
 
 @contextmanager

@@ -209,16 +209,18 @@ _OUTAGES: Final[Mapping[int, Callable[[object], str]]] = {
     sqlite3.SQLITE_FULL: lambda _: "the disk is full; free some space",
     sqlite3.SQLITE_READONLY: lambda _: "it is read-only; give the server permission to write",
     sqlite3.SQLITE_READONLY_DBMOVED: lambda _: (
-        "it was moved, removed or replaced while the server was running; put it back, or restart "
+        "it was moved, removed or replaced while the server was running; restore it, or restart "
         "the server"
     ),
     sqlite3.SQLITE_PERM: lambda _: "it is not accessible; give the server permission to write",
     sqlite3.SQLITE_CANTOPEN: lambda _: (
-        "it cannot be opened; check that its directory exists and can be written"
+        "it cannot be opened; check that its directory exists and is writable"
     ),
-    sqlite3.SQLITE_BUSY: lambda _: "another program has it locked; end that program",
-    sqlite3.SQLITE_LOCKED: lambda _: "another program has it locked; end that program",
-    sqlite3.SQLITE_IOERR: lambda error: f"the disk fails ({error}); check its space and its health",
+    sqlite3.SQLITE_BUSY: lambda _: "another program has locked it; stop that program",
+    sqlite3.SQLITE_LOCKED: lambda _: "another program has locked it; stop that program",
+    sqlite3.SQLITE_IOERR: lambda error: (
+        f"the disk failed ({error}); check its free space and its health"
+    ),
     sqlite3.SQLITE_CORRUPT: lambda error: f"it is damaged ({error}); restore it from a backup",
     sqlite3.SQLITE_NOTADB: lambda error: f"it is damaged ({error}); restore it from a backup",
 }

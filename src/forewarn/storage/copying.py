@@ -252,7 +252,7 @@ def _verify(place: DatabasePlace, rows: Mapping[str, int], connection: Connectio
     for table in COPIED:
         found = connection.scalar(select(func.count()).select_from(table))
         if found != rows[table.name]:
-            problem = f"has {found} rows in {table.name} instead of {rows[table.name]}"
+            problem = f"has {found} rows in {table.name}, but {rows[table.name]} were expected"
             raise CopyRefusedError(place, f"{problem}; nothing was copied")
 
 

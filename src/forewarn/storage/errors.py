@@ -25,8 +25,8 @@ def describe_place(place: DatabasePlace) -> str:
 
 
 @says(
-    "Document {document_incarnation} of {scope_id} cannot be published: "
-    "{current} was shown already."
+    "Document {document_incarnation} of {scope_id} cannot be published: {current} was already "
+    "published."
 )
 class DocumentIncarnationError(StoreError):
     """An incarnation that was shown with other content, or one that lies behind."""
@@ -45,7 +45,7 @@ class DatabaseError(StoreError):
     """The database cannot be used as it is; nothing was changed."""
 
 
-@says("{url} is not a database URL; write sqlite:///forewarn.db or postgresql://HOST/DB.")
+@says("{url} is not a valid database URL; use sqlite:///forewarn.db or postgresql://HOST/DB.")
 class DatabaseUrlError(DatabaseError):
     """No database is meant."""
 
@@ -105,7 +105,7 @@ class DatabaseOutdatedError(DatabasePlaceError):
     """An older release made it."""
 
     def __init__(self, place: DatabasePlace) -> None:
-        problem = "does not have the schema of this release; run `forewarn db upgrade` first"
+        problem = "has an outdated schema; run `forewarn db upgrade` first"
         super().__init__(place, problem)
 
 
@@ -115,8 +115,8 @@ class DatabaseTooNewError(DatabasePlaceError):
     def __init__(self, place: DatabasePlace, revision: str) -> None:
         super().__init__(
             place,
-            f"has schema {revision}, which this release does not know; "
-            "use the release that made it, or a newer one",
+            f"has schema {revision}, which this release does not know; use the release that "
+            "created it, or a newer one",
         )
         self.revision = revision
 

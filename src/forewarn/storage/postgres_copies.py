@@ -118,11 +118,11 @@ class PostgresDatabase:
     def refuse(self, connection: Connection) -> str | None:
         """Say what of the database of *connection* only a file can be used for."""
         if read_settings(connection).get("clock") == "virtual":
-            return "was made under the virtual clock, which needs SQLite"
+            return "uses the virtual clock, which needs SQLite"
         if has_running_scenario(connection):
             return (
-                "has a scenario that is still running, and scenarios need SQLite; "
-                "end it with: forewarn scenario stop"
+                "has a running scenario, and scenarios need SQLite; stop it with: forewarn "
+                "scenario stop"
             )
         return None
 
@@ -221,7 +221,7 @@ class PostgresDatabase:
         state.require_own(self.place)
         connection.execute(text(_KEEP_OUT_WRITERS))
         if find_rows(connection) is not None:
-            raise CopyRefusedError(self.place, "is not empty; create another database for it")
+            raise CopyRefusedError(self.place, "is not empty; create a new database")
 
 
 def _look_for_life(connection: Connection) -> Row[Any]:

@@ -48,23 +48,22 @@ def outage(error: BaseException) -> str | None:
 
 _WORDS: Final[Mapping[str, str]] = {
     "certificate verify failed": (
-        "its TLS certificate is not trusted ({said}); "
-        "set sslrootcert to the file of the CA that signed it"
+        "its TLS certificate is not trusted ({said}); set sslrootcert to the CA certificate file"
     ),
     "does not match host name": (
-        "its TLS certificate is for another name ({said}); connect to the name that it is for"
+        "its TLS certificate is for another name ({said}); connect to a name in the certificate"
     ),
 }
 """What libpq says in words only."""
 
 _OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
     errors.DiskFull: "its disk is full; free some space",
-    errors.ReadOnlySqlTransaction: "it is read-only, as a standby is; connect to the primary",
-    errors.TooManyConnections: "it takes no more connections; raise its max_connections",
-    errors.LockNotAvailable: "another replica has been writing for too long; try again",
+    errors.ReadOnlySqlTransaction: "it is read-only, like a standby; connect to the primary",
+    errors.TooManyConnections: "it accepts no more connections; raise max_connections",
+    errors.LockNotAvailable: "another replica's write took too long; try again",
     errors.IdleInTransactionSessionTimeout: "a write paused for more than 5 seconds",
     errors.InsufficientPrivilege: "its user has no permission ({said})",
-    errors.UndefinedTable: "its tables are not as they were ({said}); restore it from a backup",
+    errors.UndefinedTable: "its tables were changed ({said}); restore it from a backup",
     psycopg.OperationalError: "it cannot be reached or used ({said})",
     psycopg.InterfaceError: "the connection to it was lost ({said})",
 }

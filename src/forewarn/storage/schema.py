@@ -178,7 +178,7 @@ def check_file(path: Path) -> None:
     """Refuse what is not, and cannot become, a database; look only, touch nothing."""
     try:
         if path.exists() and not path.is_file():
-            raise DatabaseUnusableError(path, "it is not a file; name one")
+            raise DatabaseUnusableError(path, "it is not a regular file")
         if not path.parent.is_dir():
             raise DatabaseUnusableError(path, "its directory does not exist; create it")
         beginning = _read_beginning(path) if path.exists() else b""
@@ -190,7 +190,7 @@ def check_file(path: Path) -> None:
     if path.exists() and not _can_write(path):
         raise DatabaseUnusableError(path, "it is read-only; give the server permission to write")
     if not _can_write(path.parent):
-        problem = "its directory cannot be written; give the server permission"
+        problem = "its directory is not writable; give the server permission"
         raise DatabaseUnusableError(path, problem)
 
 
@@ -239,7 +239,7 @@ def _begin(path: Path) -> Iterator[Connection]:
     try:
         path.touch(mode=0o600)
     except OSError as error:
-        raise DatabaseUnusableError(path, f"it cannot be made ({error.strerror})") from error
+        raise DatabaseUnusableError(path, f"it cannot be created ({error.strerror})") from error
     connection = Connector(path, mode="rw").connect()
     try:
         connection.driver.execute("BEGIN IMMEDIATE")

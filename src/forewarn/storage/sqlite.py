@@ -113,7 +113,10 @@ class SqliteStore(SqlStore):
             except (sqlite3.Error, DBAPIError) as error:
                 raise explain_failure(path, error) from error
             if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                problem = "its file system has no shared memory for SQLite; use a local disk"
+                problem = (
+                    "its file system does not support the shared memory that SQLite needs; use "
+                    "a local disk"
+                )
                 raise DatabaseUnusableError(path, problem)
             opened.pop_all()
         self._file = OpenedFile(path)

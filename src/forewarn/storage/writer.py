@@ -251,7 +251,7 @@ class Writer:
         if job.attempts < _ATTEMPTS:
             self._late.add(job)
             return
-        sentence = "Nothing was written, because the fleet changes quicker than it can be read."
+        sentence = "Nothing was written, because the fleet changes faster than it can be read."
         job.error = StoreUnavailableError(f"{sentence} Try again.")
         job.answer()
 
@@ -298,7 +298,7 @@ class Writer:
         if isinstance(error, UncertainCommitError):
             sentence = (
                 f"The change may have been stored: {self._database} was lost during the commit, "
-                f"because {reason}. Check before you repeat it."
+                f"because {reason}. Check before you retry."
             )
         for job in jobs:
             job.future.set_exception(StoreUnavailableError(sentence))

@@ -59,81 +59,83 @@ class Family:
 
 
 METRICS: Final[Mapping[str, Family]] = {
-    "forewarn_build_info": Family("gauge", "Always 1, for its version.", ("version",)),
+    "forewarn_build_info": Family("gauge", "Always 1; the label is the version.", ("version",)),
     "forewarn_virtual_machines": Family("gauge", "Virtual machines in the fleet."),
     "forewarn_delivery_scopes": Family("gauge", "Delivery scopes in the fleet."),
     "forewarn_events_in_flight": Family(
         "gauge", "Events that are Scheduled or Started.", ("event_type", "event_status")
     ),
-    "forewarn_events_overdue": Family("gauge", "Events in flight that take longer than allowed."),
+    "forewarn_events_overdue": Family("gauge", "Events in flight that are overdue."),
     "forewarn_events_ended_total": Family(
         "counter", "Events that ended: succeeded, failed or canceled.", ("event_type", "outcome")
     ),
-    "forewarn_maintenances": Family(
-        "gauge", "Maintenances that are not over, by where they are.", ("status",)
-    ),
+    "forewarn_maintenances": Family("gauge", "Maintenances in progress, by status.", ("status",)),
     "forewarn_maintenances_ended_total": Family(
         "counter", "Maintenances that ended: succeeded, incomplete or aborted.", ("outcome",)
     ),
     "forewarn_schedule_occurrences_total": Family(
         "counter", "Dates of schedules: started, skipped or missed.", ("outcome",)
     ),
-    "forewarn_gates_shut": Family("gauge", "Gates that hold a Maintenance back."),
+    "forewarn_gates_shut": Family("gauge", "Gates that hold a Maintenance."),
     "forewarn_notice_promised_seconds": Family(
         "histogram",
-        "From creation to NotBefore, of announced events that started.",
+        "Time from creation to NotBefore, for announced events that started.",
         ("event_type",),
     ),
     "forewarn_notice_given_seconds": Family(
-        "histogram", "From creation to the start of the same events.", ("event_type",)
+        "histogram", "Time from creation to start, for the same events.", ("event_type",)
     ),
     "forewarn_time_to_approve_seconds": Family(
-        "histogram", "From creation to the approval that let an event start.", ("event_type",)
+        "histogram", "Time from creation to the approval that started an event.", ("event_type",)
     ),
-    "forewarn_polls_total": Family("counter", "GETs of the document.", ("api_version",)),
+    "forewarn_polls_total": Family("counter", "GET requests for the document.", ("api_version",)),
     "forewarn_parked_polls": Family("gauge", "Polls that wait for a change."),
-    "forewarn_metadata_posts_total": Family("counter", "POSTs of virtual machines."),
+    "forewarn_metadata_posts_total": Family("counter", "POST requests from virtual machines."),
     "forewarn_metadata_refusals_total": Family(
-        "counter", "Requests of virtual machines that were refused.", ("status",)
+        "counter", "Requests from virtual machines that were refused.", ("status",)
     ),
     "forewarn_control_refusals_total": Family(
-        "counter", "Requests of operators that were refused.", ("problem",)
+        "counter", "Requests from operators that were refused.", ("problem",)
     ),
     "forewarn_event_watchers": Family("gauge", "Operators that follow events."),
     "forewarn_feed_followers": Family("gauge", "Fronts and relays that follow this server."),
     "forewarn_outbox_messages": Family(
-        "gauge", "Notifications that wait, and that were given up.", ("status",)
+        "gauge", "Notifications that are waiting or have failed.", ("status",)
     ),
-    "forewarn_outbox_oldest_seconds": Family("gauge", "Age of the oldest that waits; 0 if none."),
+    "forewarn_outbox_oldest_seconds": Family(
+        "gauge", "Age of the oldest waiting notification; 0 if none."
+    ),
     "forewarn_scheduler_lateness_seconds": Family(
-        "histogram", "By how much the scheduler was late for what was due."
+        "histogram", "How late the scheduler was for due work."
     ),
     "forewarn_loop_failures_total": Family(
-        "counter", "Loops of the server that died and were restarted.", ("loop",)
+        "counter", "Server loops that failed and were restarted.", ("loop",)
     ),
     "forewarn_clock_jumps_total": Family(
         "counter", "Jumps of the machine's clock by more than 3 seconds."
     ),
-    "forewarn_lease_epoch": Family("gauge", "The lease epoch of this server."),
-    "forewarn_executors_usable": Family("gauge", "1 unless the executor file is wrong."),
+    "forewarn_lease_epoch": Family("gauge", "Lease epoch of this server."),
+    "forewarn_executors_usable": Family("gauge", "1 unless the executor file is invalid."),
     "forewarn_discovery_working": Family(
-        "gauge", "1 unless the last question to a source failed.", ("source",)
+        "gauge", "1 unless the last query of a source failed.", ("source",)
     ),
     "forewarn_discovery_machines": Family(
-        "gauge", "Virtual machines that the fleet has from a source.", ("source",)
+        "gauge", "Virtual machines in the fleet from a source.", ("source",)
     ),
-    "forewarn_server_paused": Family("gauge", "1 if the server is paused and begins nothing."),
+    "forewarn_server_paused": Family("gauge", "1 if the server is paused."),
     "forewarn_leader": Family("gauge", "1 while this server holds the lease."),
     "forewarn_replicas": Family("gauge", "Replicas that were seen in the last 10 seconds."),
     "forewarn_changes_behind": Family(
-        "gauge", "Changes that this replica did not know when it last reported."
+        "gauge", "Changes that this replica had not received at its last report."
     ),
-    "forewarn_changes_followed": Family("gauge", "1 while this replica hears what others change."),
+    "forewarn_changes_followed": Family(
+        "gauge", "1 while this replica receives changes from others."
+    ),
     "forewarn_store_group_size": Family(
-        "histogram", "Writes per commit; their sum is the writes, their count the commits."
+        "histogram", "Writes per commit; the sum counts writes, the count commits."
     ),
     "forewarn_store_writable": Family("gauge", "1 unless the last write failed or the file moved."),
-    "forewarn_store_readable": Family("gauge", "1 if what the database counts could be read."),
+    "forewarn_store_readable": Family("gauge", "1 if the counts in the database could be read."),
 }
 """Every metric of this server; those of its process (process_…) come on top."""
 
@@ -320,7 +322,7 @@ class EventLives:
         self.promised = _by_type()
         """From creation to NotBefore, of events that had notice and have started."""
         self.given = _by_type()
-        """From creation to the start of the same events."""
+        """Time from creation to start, for the same events."""
         self.approving = _by_type()
         """From creation to the approval that let it start, of those that were approved."""
         self.ended: Counter[tuple[EventType, str]] = Counter()

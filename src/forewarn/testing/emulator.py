@@ -65,7 +65,7 @@ class Emulator:
         self._makes_vms = fleet is None
         self._settings = {"default_vm": default_vm, "notice": notice, "executor": executor}
         if now is not None and now.tzinfo is None:
-            raise ValueError("now must say its time zone: datetime(2030, 1, 5, 8, tzinfo=UTC).")
+            raise ValueError("now needs a time zone: datetime(2030, 1, 5, 8, tzinfo=UTC).")
         self._now = now
         self._engine: Engine | None = None
         self._starting = threading.Lock()
@@ -215,7 +215,7 @@ def read_any_fleet(fleet: str | Path | Mapping[str, Any] | Fleet | None) -> Flee
         case Path():
             return read_fleet_file(fleet.read_text(encoding="utf-8"))
         case str() if _looks_like_a_path(fleet):
-            raise FleetError(f"{fleet!r} is a text, not a file: write Path({fleet!r}).")
+            raise FleetError(f"fleet must be a path or a table, not a string; use Path({fleet!r}).")
         case str():
             return read_fleet_file(fleet)
         case _:
@@ -233,7 +233,9 @@ def _read_scenario(scenario: str | Path) -> Scenario:
         except ScenarioError as error:
             raise ScenarioError(f"{scenario}:{error.line}: {error}", error.line) from error
     if _looks_like_a_path(scenario):
-        raise ScenarioError(f"{scenario!r} is not a built-in scenario: write Path({scenario!r}).")
+        raise ScenarioError(
+            f"{scenario!r} is not a built-in scenario; for a file, use Path({scenario!r})."
+        )
     built_in = built_in_scenarios()
     if scenario not in built_in:
         raise UnknownNameError("scenario", scenario, tuple(built_in))

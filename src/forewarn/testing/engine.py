@@ -79,7 +79,7 @@ class UnknownNameError(ForewarnError):
     def __init__(self, noun: str, name: str, known: Sequence[str]) -> None:
         more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
         names = f"{', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
-        super().__init__(f"There is no {noun} called {name!r}; there are {names}.")
+        super().__init__(f"Unknown {noun} {name!r}; known: {names}.")
 
 
 class ServerMissingError(ForewarnError):

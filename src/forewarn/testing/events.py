@@ -237,10 +237,10 @@ def choose(words: type[_Word], word: str) -> _Word:
 
 def _check(vms: Sequence[str], details: Details) -> None:
     if not vms:
-        raise ValueError("An event needs a virtual machine to happen to.")
+        raise ValueError("An event needs at least one virtual machine.")
     for name in details.keys() - Details.__annotations__.keys():
         raise TypeError(
-            f"An event has no {name!r}; it may have {', '.join(Details.__annotations__)}."
+            f"Unknown detail {name!r} of an event; use {', '.join(Details.__annotations__)}."
         )
     duration, notice = details.get("duration"), details.get("notice")
     if duration is not None and (type(duration) is not int or not 0 <= duration <= _YEAR):

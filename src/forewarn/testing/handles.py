@@ -66,10 +66,10 @@ class EmulatedClock:
         replica = self._engine.replica
         span = timedelta() if duration is None else duration
         if not isinstance(span, timedelta):
-            raise TypeError(f"advance({duration!r}) says no unit; write advance(minutes=15).")
+            raise TypeError(f"advance({duration!r}) has no unit; use advance(minutes=15).")
         span += timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if span < timedelta():
-            raise ValueError(f"Time does not go back: {span}.")
+            raise ValueError(f"Time cannot go back: {span}.")
         return ReplicaClockControl(replica.clock, replica.store, replica.candidate).advance(span)
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ def describe_everything(reading: Reading, now: datetime) -> str:
     for event in events:
         lines += _ledger_lines(reading, event.event_id)
     if not events:
-        lines.append("There has been no event yet.")
+        lines.append("No events yet.")
     return "\n".join(lines)
 
 

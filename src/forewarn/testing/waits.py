@@ -27,7 +27,7 @@ class WouldBlockError(ForewarnError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"await_{name} would block the event loop; write: await emulator.until.{name}(…)"
+            f"await_{name} would block the event loop; use: await emulator.until.{name}(…)"
         )
 
 

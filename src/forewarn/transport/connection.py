@@ -180,7 +180,7 @@ def _split(url: str) -> SplitResult:
     if address.scheme not in _PORTS:
         raise ServerUrlError("it must begin with http:// or https://")
     if not is_complete:
-        raise ServerUrlError("it names no host")
+        raise ServerUrlError("it has no host")
     return address
 
 

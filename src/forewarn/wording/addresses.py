@@ -33,9 +33,7 @@ def parse_address(text: str) -> TcpAddress | UnixAddress:
         return UnixAddress(Path(text.removeprefix("unix:")))
     match = _TCP.fullmatch(text)
     if match is None or int(match["port"]) > 65535:
-        raise ValueError(
-            f"{text!r} is not a valid address; write HOST:PORT, [::1]:PORT or unix:PATH"
-        )
+        raise ValueError(f"{text!r} is not a valid address; use HOST:PORT, [::1]:PORT or unix:PATH")
     return TcpAddress(match["v6"] or match["host"], int(match["port"]))
 
 
@@ -60,12 +58,12 @@ def check_network(text: str) -> str:
 def check_mode(text: str) -> str:
     """Return *text*, which is the mode of a unix socket, or refuse."""
     if _MODE.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not the mode of a socket; write four digits, such as 0660")
+        raise ValueError(f"{text!r} is not a valid socket mode; use four digits, such as 0660")
     return text
 
 
 def check_host_name(text: str) -> str:
     """Return *text*, which is a host name or an IP address, or refuse."""
     if _HOST_NAME.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a host name; write NAME, without scheme and port")
+        raise ValueError(f"{text!r} is not a valid host name; use NAME, without scheme or port")
     return text

@@ -22,8 +22,8 @@ COMMANDS: Final[Mapping[Verb, str]] = {
     Verb.START: "forewarn event start {}",
     Verb.COMPLETE: "forewarn event complete {}",
     Verb.MOVE_AWAY: "move virtual machines to another host",
-    Verb.CORRECT_EXECUTORS: "correct the executor file and send the server a SIGHUP",
-    Verb.ASK_OTHERS: "ask whoever is in charge of the other scopes",
+    Verb.CORRECT_EXECUTORS: "correct the executor file, then send SIGHUP to the server",
+    Verb.ASK_OTHERS: "ask the owner of the other scopes",
 }
 """The command of each verb, with its ids in braces; or what to do where no command does it."""
 
@@ -33,8 +33,8 @@ _OF_BLOCKERS: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.FAILURE: _DECIDE,
     BlockerKind.FAILURE_HOLDS_ALL: _DECIDE,
     BlockerKind.CAPACITY_NEVER: " with: {}",
-    BlockerKind.CALENDAR_NEVER: ". End it with: {}",
-    BlockerKind.GATE_HOLDS: ". Have it asked again with: {}",
+    BlockerKind.CALENDAR_NEVER: ". Abort the maintenance with: {}",
+    BlockerKind.GATE_HOLDS: ". Ask it again with: {}",
 }
 _OF_REASONS: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.SERVER_PAUSED: ". Resume it with: {}",

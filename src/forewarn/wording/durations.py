@@ -9,7 +9,7 @@ _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "": "second
 _DURATION = re.compile(r"(?:[0-9]{1,9}[dhms])+|[0-9]{1,9}")
 
 
-@says("{text!r} is not a valid duration; write 30s, 15m or 1h30m.")
+@says("Invalid duration {text!r}; use 30s, 15m, 2h.")
 class DurationError(InvalidError):
     """Something typed that is not a valid duration."""
 

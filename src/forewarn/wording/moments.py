@@ -20,7 +20,7 @@ class MomentError(InvalidError):
     """Something typed that is not a valid time, or is too far away."""
 
     def __init__(self, text: str, problem: str = "is not a valid time") -> None:
-        super().__init__(f"{text[:40]!r} {problem}; write 20m, 22:00 or 2026-01-05T08:15:00Z.")
+        super().__init__(f"{text[:40]!r} {problem}; use 20m, 22:00 or 2026-01-05T08:15:00Z.")
         self.text = text
 
 
@@ -28,14 +28,14 @@ def parse_span(text: str) -> timedelta:
     """Return the duration *text* names, ten years at most."""
     span = parse_duration(text)
     if span > _FARTHEST:
-        raise MomentError(text, "is more than ten years")
+        raise MomentError(text, "is longer than ten years")
     return span
 
 
 def check_reachable(now: datetime, span: timedelta) -> None:
     """Refuse to go beyond what a date can say."""
     if now.year + span.days // 365 > _LAST_YEAR:
-        raise MomentError(str(span), "leads too far away")
+        raise MomentError(str(span), "is too far away")
 
 
 def parse_ahead(text: str, now: datetime) -> datetime | timedelta:

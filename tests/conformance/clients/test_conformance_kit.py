@@ -51,8 +51,8 @@ def test_jobq_stops_for_neighbours_and_hears_no_more_after_an_error(tmp_path: Pa
 
     assert failed == {
         ("neighbour-event", "own"): "prepared for the event of another machine",
-        ("fault-status-500", "saw"): "never read of the Preempt of web-0",
+        ("fault-status-500", "saw"): "never read the Preempt of web-0",
         ("fault-status-500", "prepared"): "did not prepare for the Preempt of web-0",
-        ("fault-extra-fields", "saw"): "never read of the Preempt of web-0",
+        ("fault-extra-fields", "saw"): "never read the Preempt of web-0",
         ("fault-extra-fields", "prepared"): "did not prepare for the Preempt of web-0",
     }

@@ -45,7 +45,7 @@ EXAMPLE = (
     str(ROOT / "examples" / "python_urllib.py"),
 )
 MISTAKES: Mapping[str, tuple[str, Grade, str]] = {
-    "stops-polling": ("own-event", Grade.SAW, "never read of"),
+    "stops-polling": ("own-event", Grade.SAW, "never read the"),
     "never-prepares": ("own-event", Grade.PREPARED, "unprepared"),
     "approves-first": ("own-event", Grade.PREPARED, "unprepared"),
     "approves-anyway": ("failed-preparation", Grade.DECLINED, "although its preparation"),

@@ -26,7 +26,7 @@ def test_script_without_a_first_line_for_the_kernel_is_refused(tmp_path: Path) -
 
     assert done.returncode == 1
     assert done.stderr == (
-        f"forewarn: {script} cannot be started: Exec format error. "
+        f"forewarn: Cannot start {script}: Exec format error. "
         "A script needs a first line such as #!/bin/sh.\n"
     )
 
@@ -38,7 +38,7 @@ def test_file_that_is_not_executable_is_refused(tmp_path: Path) -> None:
     done = run("--", script)
 
     assert done.returncode == 2
-    assert f"{script} cannot be run: not found, or not executable." in done.stderr
+    assert f"Cannot run '{script}': not found, or not executable." in done.stderr
 
 
 def test_report_that_cannot_be_written_is_noticed_before_the_run(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_approval_is_not_needed_if_it_prepared() -> None:
 FAILURES: Sequence[tuple[Grade, Observation, str]] = [
     (Grade.SAW, with_requests(), "never read its document"),
     (Grade.SAW, with_requests(poll(0, status=500)), "never read its document"),
-    (Grade.SAW, with_requests(poll(0, shows=None)), "never read of the Reboot of web-0"),
+    (Grade.SAW, with_requests(poll(0, shows=None)), "never read the Reboot of web-0"),
     (Grade.PREPARED, replace(GOOD, marks=()), "approved the Reboot of web-0 unprepared"),
     (
         Grade.PREPARED,
@@ -133,12 +133,12 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
     (
         Grade.RECOVERED,
         replace(GOOD, marks=marks(BEGUN=2, PREPARED=3)),
-        "did not recover after the event was over",
+        "did not recover after the event had ended",
     ),
     (
         Grade.RECOVERED,
         replace(GOOD, marks=marks(BEGUN=2, PREPARED=3, RECOVERED=5)),
-        "recovered before the event was over",
+        "recovered before the event had ended",
     ),
     (
         Grade.ONCE,
@@ -207,7 +207,7 @@ SKIPS: Sequence[tuple[Grade, Observation, str]] = [
         "the handler has no recover hook",
     ),
     (Grade.RECOVERED, replace(GOOD, marks=()), "nothing was prepared"),
-    (Grade.RECOVERED, replace(GOOD, events=()), "the event was not over"),
+    (Grade.RECOVERED, replace(GOOD, events=()), "the event had not ended"),
     (Grade.POLITE, with_requests(), "never polled"),
     (Grade.ONCE, with_requests(), "never read its document"),
     (Grade.PREPARED, with_requests(poll(0, status=500)), "never read its document"),

@@ -136,6 +136,6 @@ def test_check_shows_what_is_known_and_what_is_wrong(
 
     known = f"{event['event_id']} handle scheduled: scheduled '10-note' ready"
     assert f"known event     {known}" in checked.stdout
-    assert "notes.txt cannot be executed" in checked.stdout
-    assert "20-stop is not in the folder of a phase" in checked.stdout
+    assert "notes.txt is not executable" in checked.stdout
+    assert "20-stop never runs, because it is not in the folder of a phase" in checked.stdout
     assert checked.returncode == 1

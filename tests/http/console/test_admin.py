@@ -157,13 +157,13 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
     assert "cannot write to the database" in problems(replace(SOUND, is_writable=False))
     assert "does not receive changes" in problems(replace(SOUND, is_following=False))
     assert "The loop scheduler has failed" in problems(replace(SOUND, failing=("scheduler",)))
-    assert "No replica leads" in problems(replicas=[gone])
+    assert "No replica is the leader" in problems(replicas=[gone])
     assert "kvm-3 has not reported" in problems(replicas=[sound, gone])
     assert "kvm-2 is 9 s behind" in problems(replicas=[sound, slow])
     assert "no such file" in problems(executor_problem="no such file")
     said = problems(replicas=[sound, slow.model_copy(update=other)])
     assert "different versions" in said
-    assert "disagree on the setting notice" in said
+    assert "different values of the setting notice" in said
 
 
 def test_health_shows_the_sources_and_what_is_wrong_with_them(

@@ -89,15 +89,18 @@ def test_form_has_every_field_of_a_course() -> None:
     ("form", "said"),
     [
         ({}, "Select scopes, virtual machines or hosts"),
-        ({"scopes": "nowhere"}, "called &#39;nowhere&#39;"),
-        ({"by": "hosts", "hosts": "nowhere"}, "no host called &#39;nowhere&#39;"),
+        ({"scopes": "nowhere"}, "machine &#39;nowhere&#39;"),
+        ({"by": "hosts", "hosts": "nowhere"}, "Unknown host &#39;nowhere&#39;"),
         ({"labels": "tier"}, "Virtual machine labels: &#39;tier&#39; is not KEY=VALUE."),
         ({"labels": "tier=1,tier=2"}, "Virtual machine labels: &#39;tier&#39; is given twice"),
         ({**WEB, "at_once": "some"}, "At once: &#39;some&#39; is not a number."),
         ({**WEB, "at_once": "0"}, "At once: "),
-        ({**WEB, "duration": "soon"}, "Impact duration: &#39;soon&#39; is not a valid duration"),
+        ({**WEB, "duration": "soon"}, "Impact duration: Invalid duration &#39;soon&#39;"),
         ({**WEB, "windows": "Someday 1-2"}, "Someday 1-2"),
-        ({**WEB, "canary": "db"}, "The canary &#39;db&#39; is not part of the selection."),
+        (
+            {**WEB, "canary": "db"},
+            "The canary &#39;db&#39; is not among the selected scopes or hosts.",
+        ),
         ({**WEB, "min_available": "100"}, "This maintenance cannot be started."),
         ({**WEB, "event_type": "Explode"}, "Event type: "),
     ],
@@ -127,7 +130,7 @@ def test_plan_that_was_not_shown_is_not_started(emulator: Emulator, visits: Visi
     answer = visitor.post("/maintenances/start", **{**shown, **WEB, "scopes": "db"})
 
     assert answer.status_code == 200
-    assert "The plan has changed since it was shown." in answer.text
+    assert "The plan changed after you reviewed it." in answer.text
     assert hidden(answer.text)["digest"] != shown["digest"]
     assert maintenances(emulator) == []
 
@@ -172,7 +175,7 @@ def test_limited_token_reaches_its_scopes_only(emulator: Emulator, visits: Visit
     assert limited.client.get(f"/maintenances/{of_db}").status_code == 404
     assert limited.post(f"/maintenances/{of_host}/abort").status_code == 403
     assert limited.post(f"/maintenances/{of_db}/abort").status_code == 404
-    assert "called &#39;db&#39;" in limited.plan(**{**WEB, "scopes": "db"})
+    assert "machine &#39;db&#39;" in limited.plan(**{**WEB, "scopes": "db"})
     assert "db-0" not in limited.post("/maintenances/names/virtual_machines").text
     by_host = {"event_type": "Reboot", "by": "hosts", "hosts": "kvm-1"}
     started = limited.post("/maintenances/start", **{**by_host, **hidden(limited.plan(**by_host))})

@@ -47,7 +47,7 @@ def test_event_by_hand_needs_somebody(emulator: Emulator, page: httpx2.Client) -
     text = read(page)
 
     assert "1 Held or failed" in text
-    assert "An operator has to carry it out and then complete the event." in text
+    assert "An operator has to carry out the impact and then complete the event." in text
     assert "by hand" in read(page, f"/events/{event.event_id}")
 
 
@@ -62,7 +62,7 @@ def test_paused_maintenance_leads_to_where_it_is_resumed(page: httpx2.Client) ->
 
     text = read(page)
 
-    assert "It was paused by admin" in text
+    assert "The maintenance was paused by admin" in text
     assert f'href="/maintenances/{key}">Resume</a>' in page.get("/").text
 
 

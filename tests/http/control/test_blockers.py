@@ -60,8 +60,8 @@ def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store
                 "release": "by time",
                 "sentence": (
                     f"Event {event['event_id']} in availability-set/web: Not approved yet; "
-                    "one approval is enough (web-0). "
-                    "It starts at 2026-01-05 08:15:00 GMT at the latest."
+                    "one approval is enough (web-0). The event starts at 2026-01-05 08:15:00 "
+                    "GMT at the latest."
                 ),
                 "scope_ids": ["availability-set/web"],
                 "hosts": [],
@@ -70,15 +70,17 @@ def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store
                 "since": None,
                 "until": "2026-01-05T08:15:00Z",
                 "about": (
-                    "Not approved yet; one approval is enough (web-0). "
-                    "It starts at 2026-01-05 08:15:00 GMT at the latest."
+                    "Not approved yet; one approval is enough (web-0). The event starts at "
+                    "2026-01-05 08:15:00 GMT at the latest."
                 ),
                 "places": [],
             }
         ],
         "verdict": {
             "kind": "by-time",
-            "sentence": ("It continues by itself, at 2026-01-05 08:15:00 GMT at the latest."),
+            "sentence": (
+                "The maintenance continues automatically, at 2026-01-05 08:15:00 GMT at the latest."
+            ),
             "until": "2026-01-05T08:15:00Z",
             "actions": [],
         },
@@ -102,7 +104,7 @@ def test_what_others_hold_is_said_without_names(
     found = web_team.get(f"maintenances/{name}/explain")
 
     assert [blocker["sentence"] for blocker in found.json()["blockers"]] == [
-        "Something in other scopes holds it.",
+        "Something in other scopes holds the maintenance.",
         "The next step in availability-set/web waits for an earlier step of this maintenance.",
     ]
     assert not any(name in found.text for name in ("db-0", "kvm-0", "kvm-1"))

@@ -39,7 +39,7 @@ def test_scheduled_event_is_explained(api: httpx2.Client) -> None:
             {
                 "kind": "not-before",
                 "holds": False,
-                "sentence": "It starts at 2026-01-05 08:15:00 GMT at the latest.",
+                "sentence": "The event starts at 2026-01-05 08:15:00 GMT at the latest.",
                 "vms": [],
                 "event_ids": [],
                 "since": None,
@@ -49,7 +49,7 @@ def test_scheduled_event_is_explained(api: httpx2.Client) -> None:
             {
                 "kind": "postponable",
                 "holds": False,
-                "sentence": "It may be postponed until 2026-01-05 09:15:00 GMT, and no further.",
+                "sentence": "The event can be postponed to 2026-01-05 09:15:00 GMT at the latest.",
                 "vms": [],
                 "event_ids": [],
                 "since": None,

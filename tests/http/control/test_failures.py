@@ -84,7 +84,7 @@ def test_place_that_the_maintenance_does_not_have_is_refused_with_near_names(
 
     assert answer.status_code == 404
     assert answer.json()["detail"] == (
-        "There is no host 'kvm1' in this Maintenance. Did you mean kvm-0?"
+        "Unknown host 'kvm1' in this Maintenance. Did you mean kvm-0?"
     )
     assert answer.json()["maintenance_id"] == held
     assert len(api.get(f"maintenances/{held}").json()["failures"]) == 1

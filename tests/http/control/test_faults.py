@@ -68,8 +68,13 @@ def test_one_fault_is_cleared_or_all(api: httpx2.Client) -> None:
     ("kind", "body", "problem", "detail"),
     [
         ("slow", {}, "fault", "A fault of kind slow needs seconds."),
-        ("reset", {"status": 500}, "fault", "A fault of kind reset has no status."),
-        ("publish-delay", {"seconds": 1, "times": 1}, "fault", "publish-delay has no times."),
+        ("reset", {"status": 500}, "fault", "A fault of kind reset does not take status."),
+        (
+            "publish-delay",
+            {"seconds": 1, "times": 1},
+            "fault",
+            "publish-delay does not take times.",
+        ),
         ("status", {"status": 200}, "fault", "status must be an HTTP error such as 404"),
         ("slow", {"seconds": -1}, "fault", "seconds must be more than 0"),
         ("slow", {"seconds": "2"}, "invalid-request", "seconds"),

@@ -89,7 +89,7 @@ def test_key_of_another_request_is_refused_and_changes_nothing(
 
     refused = api.post("virtual-machines/solo/restart", headers=KEY)
     assert refused.json()["type"] == "urn:forewarn:problem:idempotency-key-reused"
-    assert "make a new key" in refused.json()["detail"]
+    assert "Use a new key" in refused.json()["detail"]
     assert tables() == before
 
 

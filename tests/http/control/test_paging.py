@@ -73,7 +73,7 @@ def test_cursor_that_is_no_number_is_refused_where_lines_are_numbered(
     refused = api.get("audit", params={"after": cursor})
 
     assert refused.status_code == 422
-    assert refused.json()["detail"].startswith("after: is not a cursor of this list")
+    assert refused.json()["detail"].startswith("after: is not a valid cursor of this list")
 
 
 def test_history_has_pages_too(api: httpx2.Client) -> None:

@@ -83,13 +83,13 @@ def test_plan_lists_all_that_is_wrong(api: httpx2.Client) -> None:
     assert answer.json()["errors"] == [
         {
             "type": "urn:forewarn:problem:unknown-canary",
-            "detail": "The canary 'nobody' is not part of the selection.",
+            "detail": "The canary 'nobody' is not among the selected scopes or hosts.",
         },
         {
             "type": "urn:forewarn:problem:window-too-short",
             "detail": (
                 "A step in availability-set/web needs 16 min (15 min notice and 1 min impact), "
-                "but no opening of the windows is longer than 15 min "
+                "but the windows are open for at most 15 min "
                 "(Sat 22:00-22:15 Europe/Berlin)."
             ),
         },

@@ -188,7 +188,7 @@ def test_flood_of_refusals_leaves_so_many_lines_and_a_number(
 
     last = audit(api)[-1]
     assert (last["who"], last["where"], last["outcome"]) == (NOBODY, "testclient", "refused")
-    assert last["detail"] == "7 more refusals within a minute, not written one by one."
+    assert last["detail"] == "7 more refusals within a minute, not listed individually."
     assert len(audit(api)) == before + LINES_PER_MINUTE + 1
     api.post("virtual-machines/nobody/restart")
     assert audit(api)[-1]["subject"] == "nobody"

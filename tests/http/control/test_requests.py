@@ -122,5 +122,5 @@ def test_server_without_a_journal_says_how_to_have_one(services: Services) -> No
 
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:forewarn:problem:journal")
     assert refused.json()["detail"] == (
-        "This server keeps no journal of requests; serve with `journal: true`."
+        "This server does not record requests; start it with `journal: true`."
     )

@@ -59,7 +59,7 @@ def test_schedule_is_created_with_its_next_dates(api: httpx2.Client, wakeups: li
         ({"windows": []}, 422, "schedule", "A schedule needs a window"),
         ({"windows": ["Sat 22:00-04:00 UTC"]}, 422, "schedule", "never falls on a day"),
         ({"until_date": "2025-01-01"}, 422, "schedule", "ends on 2025-01-01, before it begins"),
-        ({"from_date": "soon"}, 422, "schedule", "'soon' is not a date"),
+        ({"from_date": "soon"}, 422, "schedule", "'soon' is not a valid date"),
         ({"name": "a b"}, 422, "invalid-name", "'a b'"),
         ({"name": "Taken"}, 409, "schedule-name-taken", "'TAKEN'"),
         ({"hosts": ["kvm-9"]}, 404, "unknown-host", "kvm-9"),

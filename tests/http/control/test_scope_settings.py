@@ -38,7 +38,7 @@ def test_machine_in_a_set_has_no_scope_of_its_own(api: httpx2.Client, name: str)
 
     for answer in (shown, token):
         assert answer.status_code == 404
-        detail = "web-0 is in availability-set/web and has no scope of its own; name that one."
+        detail = "web-0 belongs to the scope availability-set/web; use that name."
         assert answer.json()["detail"] == detail
 
 

@@ -73,7 +73,7 @@ def test_refused_postponement_says_why(service: Service) -> None:
     reply = service.post(body, f"{EVENTS}/{identifier}/postpone")
 
     assert reply.status == 409
-    assert "is the latest its scope allows" in reply.json["error"]
+    assert "the latest time that its scope allows" in reply.json["error"]
     assert service.request().json["DocumentIncarnation"] == 1
 
 
@@ -103,7 +103,7 @@ def test_postponement_by_a_second_is_refused(service: Service) -> None:
     reply = service.post(body, f"{EVENTS}/{identifier}/postpone")
 
     assert reply.status == 409
-    assert "is the next date it can be moved to" in reply.json["error"]
+    assert "the earliest new time is" in reply.json["error"]
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ def test_error_tells_the_endpoint_and_the_last_trouble(scene: Scene) -> None:
         scene.play(scene.conversations(patience=1).document(), REFUSED, down)
 
     assert str(raised.value) == (
-        "http://host gives no usable answer: "
-        "it answers 404, 'Not found. Invalid version requested'."
+        "No usable answer from http://host: it answered 404, 'Not found. Invalid version "
+        "requested'."
     )
     assert (raised.value.endpoint, raised.value.status) == ("http://host", 404)
 
@@ -132,7 +132,7 @@ def test_refusal_is_told_at_once(scene: Scene, status: int) -> None:
         scene.play(scene.conversations().document(), refusal)
 
     assert (raised.value.status, raised.value.sentence) == (status, "Bad request. X")
-    assert str(raised.value) == f"http://host refuses with {status}: 'Bad request. X'."
+    assert str(raised.value) == f"http://host refused the request with {status}: 'Bad request. X'."
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, RefusedError), (503, UnavailableError)])
@@ -159,7 +159,7 @@ def test_refusal_has_the_sentence_as_it_was_sent(scene: Scene) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"error": 5}', b"[]"])
 def test_refusal_without_a_sentence_is_one_too(scene: Scene, body: bytes) -> None:
-    with pytest.raises(RefusedError, match="it does not say why"):
+    with pytest.raises(RefusedError, match="no reason given"):
         scene.play(scene.conversations().document(), Response(status=403, body=body))
 
 
@@ -171,7 +171,7 @@ def test_trouble_is_logged_when_it_changes(scene: Scene, caplog: pytest.LogCaptu
 
     assert [record.message for record in caplog.records] == [
         "metadata_unavailable endpoint=http://host trouble='it refuses connections'",
-        "metadata_unavailable endpoint=http://host trouble='it answers 503'",
+        "metadata_unavailable endpoint=http://host trouble='it answered 503'",
         "metadata_available_again",
     ]
 
@@ -249,7 +249,7 @@ def test_approval_may_be_answered_by_an_empty_page(scene: Scene) -> None:
     ],
 )
 def test_page_of_a_portal_is_no_approval(scene: Scene, portal: Response) -> None:
-    with pytest.raises(UnavailableError, match="with a page of HTML"):
+    with pytest.raises(UnavailableError, match="with an HTML page"):
         scene.play(scene.conversations(patience=0).approve((ID,)), portal)
 
 

@@ -103,7 +103,7 @@ def test_nobody_answering_is_trouble_that_says_what_was_tried() -> None:
         search(knowing(LEASED), {LEASED: Response(status=404)})
 
     assert error.value.endpoint == f"http://{WELL_KNOWN}"
-    assert error.value.trouble == f"it did not answer in time; {LEASED}: it answers 404"
+    assert error.value.trouble == f"it did not answer in time; {LEASED}: it answered 404"
 
 
 def test_probe_is_a_short_poll_of_the_newest_version(scene: Scene) -> None:

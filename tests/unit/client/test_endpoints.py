@@ -60,7 +60,7 @@ def test_endpoint_may_be_written_in_several_ways(text: str, endpoint: Endpoint) 
 def test_what_is_no_endpoint_is_refused_when_the_client_is_made(
     kind: type[Client | AsyncClient], text: str
 ) -> None:
-    with pytest.raises(EndpointError, match="Give http://HOST:PORT"):
+    with pytest.raises(EndpointError, match="Use http://HOST:PORT"):
         kind(text)
 
 

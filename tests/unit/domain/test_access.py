@@ -140,13 +140,13 @@ def test_who_shows_a_token_is_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("token", "sentence"),
     [
-        (replace(TOKEN, name="Admin"), "the server uses itself"),
-        (replace(TOKEN, name="scheduler"), "the server uses itself"),
+        (replace(TOKEN, name="Admin"), "is reserved for the server"),
+        (replace(TOKEN, name="scheduler"), "is reserved for the server"),
         (replace(TOKEN, expires_at=NOON), "cannot expire before"),
         (replace(TOKEN, role=Role.ADMIN, scopes=(BATCH.scope_id,)), "cannot be limited to scopes"),
-        (replace(RELAY, host=None), "serves one host; name it"),
-        (replace(RELAY, scopes=(BATCH.scope_id,)), "leave the scopes out"),
-        (replace(TOKEN, host=HostName("kvm-1")), "Only the role relay is confined"),
+        (replace(RELAY, host=None), "needs the name of its host"),
+        (replace(RELAY, scopes=(BATCH.scope_id,)), "omit the scopes"),
+        (replace(TOKEN, host=HostName("kvm-1")), "Only a token with the role relay"),
     ],
 )
 def test_token_that_makes_no_sense_is_refused(token: Token, sentence: str) -> None:

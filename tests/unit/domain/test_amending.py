@@ -217,7 +217,7 @@ def test_machine_with_the_vm_id_or_the_address_of_one_that_stays_is_refused() ->
 
     with pytest.raises(NameTakenError, match="vm_id"):
         amend(fleet, virtual_machines=[replace(machine("b"), vm_id="X")])
-    with pytest.raises(AddressError, match="belongs to a already"):
+    with pytest.raises(AddressError, match="already belongs to a"):
         amend(fleet, virtual_machines=[replace(machine("b"), addresses=("::ffff:10.0.0.1",))])
 
 

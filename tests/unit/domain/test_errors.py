@@ -65,9 +65,9 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         ["availability set", "'Web'", "not case-sensitive"],
     ),
     (
-        AddressError("10.0.0.1", "web-1", "belongs to web-0 already"),
+        AddressError("10.0.0.1", "web-1", "already belongs to web-0"),
         {"address": "10.0.0.1", "vm": "web-1"},
-        ["'10.0.0.1'", "web-1", "belongs to web-0 already"],
+        ["'10.0.0.1'", "web-1", "already belongs to web-0"],
     ),
     (
         UnknownScopeError("web-0", "availability-set/web"),
@@ -99,9 +99,9 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         ["Reboot", "2026-03-02 12:00:00 GMT", "the earliest is 2026-03-02 12:15:00 GMT"],
     ),
     (
-        PostponeRefusedError(E1, "it is approved"),
-        {"event_id": E1, "problem": "it is approved"},
-        ["E1", "it is approved"],
+        PostponeRefusedError(E1, "it is already approved"),
+        {"event_id": E1, "problem": "it is already approved"},
+        ["E1", "it is already approved"],
     ),
     (
         UserOperationInFlightError("web-0", (E1, E2)),
@@ -111,13 +111,15 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     (
         UserOperationLimitError(2, [E1, E2]),
         {"limit": 2, "in_flight": (E1, E2)},
-        ["2 user operations", "2 is the limit", "E1, E2"],
+        ["2 user operations", "the limit is 2", "E1, E2"],
     ),
-    (MaintenanceOverError("m1"), {"maintenance_id": "m1"}, ["Maintenance m1 is over"]),
-    (ScenarioOverError("r1"), {"run_id": "r1"}, ["Scenario run r1 is over"]),
+    (MaintenanceOverError("m1"), {"maintenance_id": "m1"}, ["Maintenance m1 has ended"]),
+    (ScenarioOverError("r1"), {"run_id": "r1"}, ["Scenario run r1 has already ended"]),
     (EmptySelectionError(), {}, ["no virtual machine"]),
     (
-        CapacityError("availability-set/web", 2, "6 of 9 would stay up, but at least 7 must"),
+        CapacityError(
+            "availability-set/web", 2, "6 of 9 would stay available, but the minimum is 7"
+        ),
         {"scope": "availability-set/web", "update_domain": 2},
         ["Update domain 2 of availability-set/web", "6 of 9", "`min_available`"],
     ),
@@ -130,9 +132,13 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
             windows=["Sat 22:00-22:10 UTC"],
         ),
         {"scope": "availability-set/web", "windows": ("Sat 22:00-22:10 UTC",)},
-        ["availability-set/web", "990 s (15 min notice and 90 s impact)", "longer than 10 min"],
+        [
+            "availability-set/web",
+            "990 s (15 min notice and 90 s impact)",
+            "open for at most 10 min",
+        ],
     ),
-    (UnknownCanaryError("web"), {"canary": "web"}, ["'web' is not part of"]),
+    (UnknownCanaryError("web"), {"canary": "web"}, ["'web' is not among"]),
     (
         SharedHostError("kvm-1", "availability-set/web", ("web-0", "web-1")),
         {"host": "kvm-1", "scope": "availability-set/web", "vms": ("web-0", "web-1")},
@@ -168,14 +174,14 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     (UnknownTokenError("ada"), {"name": "ada"}, ["no active token called 'ada'"]),
     (TokenNameTakenError("ada"), {"name": "ada"}, ["'ada' already", "revoke"]),
     (
-        WindowError("Sun", "it is not DAYS HH:MM-HH:MM ZONE"),
+        WindowError("Sun", "expected DAYS HH:MM-HH:MM ZONE"),
         {"text": "Sun"},
-        ["'Sun'", "it is not DAYS", "Sat,Sun 22:00-06:00 Europe/Berlin"],
+        ["'Sun'", "expected DAYS", "Sat,Sun 22:00-06:00 Europe/Berlin"],
     ),
     (
-        BlackoutError("Xmas", "it is not a date"),
+        BlackoutError("Xmas", "it is not a valid date"),
         {"text": "Xmas"},
-        ["'Xmas'", "it is not a date", "2026-12-31 UTC"],
+        ["'Xmas'", "it is not a valid date", "2026-12-31 UTC"],
     ),
     (UnknownZoneError("Mars"), {"zone": "Mars"}, ["'Mars'", "Europe/Berlin"]),
     (TokenOrderError("It cannot be."), {}, ["It cannot be."]),

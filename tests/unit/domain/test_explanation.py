@@ -77,11 +77,11 @@ def test_every_kind_has_a_sentence() -> None:
         ),
         (
             ApprovalPolicy.ALL,
-            "Not approved by web-0, web-2; all of its virtual machines must approve.",
+            "Not approved by web-0, web-2; every affected virtual machine must approve.",
         ),
         (
             ApprovalPolicy.LEADER,
-            "Not approved by web-0, whose approval counts.",
+            "Not approved by web-0, the only virtual machine whose approval counts.",
         ),
     ],
 )
@@ -90,7 +90,10 @@ def test_scheduled_event_waits_for_the_approvals_of_its_policy(
 ) -> None:
     reasons = explain(event, snapshot(with_policy(fleet, approval=approval), event), now)
 
-    assert sentences(reasons) == [sentence, "It starts at 2026-03-02 12:15:00 GMT at the latest."]
+    assert sentences(reasons) == [
+        sentence,
+        "The event starts at 2026-03-02 12:15:00 GMT at the latest.",
+    ]
     assert [reason.holds for reason in reasons] == [True, False]
 
 
@@ -114,7 +117,7 @@ def test_hard_deadline_is_told_while_it_can_be_postponed(
     reasons = explain(event, snapshot(fleet, event, speed=2), now)
 
     assert sentences(reasons)[-1] == (
-        "It may be postponed until 2026-03-02 12:45:00 GMT, and no further."
+        "The event can be postponed to 2026-03-02 12:45:00 GMT at the latest."
     )
 
 
@@ -157,9 +160,9 @@ def test_event_waits_for_another_that_has_started_on_its_virtual_machine(
 
     assert sentences(explain(waiting, seen, now)) == [
         "Not approved yet; one approval is enough (web-2).",
-        "It waits for E1 on web-2 to end: a virtual machine has one impact at a time.",
+        "The event waits for E1 on web-2 to end: a virtual machine has one impact at a time.",
     ]
-    assert "U1 waits for it to end on web-2." in sentences(explain(running, seen, now))
+    assert "U1 waits for this event to end on web-2." in sentences(explain(running, seen, now))
 
 
 def test_younger_of_two_that_could_start_at_once_waits(
@@ -182,8 +185,8 @@ def test_events_of_a_host_operation_wait_together_for_another(
     seen = snapshot(fleet, running, web, db)
 
     assert sentences(explain(db, seen, db.not_before))[0] == (
-        "It starts together with the other events on kvm-1, one of which waits for U1 on web-0 "
-        "to end."
+        "The event starts together with the other events on kvm-1, one of which waits for U1 on "
+        "web-0 to end."
     )
     assert kinds(explain(web, seen, web.not_before))[0] is ReasonKind.OTHER_EVENT
 
@@ -200,9 +203,9 @@ def test_impact_begins_when_that_of_another_event_is_over(
     seen = snapshot(fleet, older, forced, impacts=impacts)
 
     assert sentences(explain(forced, seen, now)) == [
-        "The impact on web-2 begins when that of E1 is over."
+        "The impact on web-2 begins when the impact of E1 has ended."
     ]
-    assert "U1 waits for it to end on web-2." in sentences(explain(older, seen, now))
+    assert "U1 waits for this event to end on web-2." in sentences(explain(older, seen, now))
 
 
 def test_event_of_a_host_operation_waits_for_the_others(
@@ -215,10 +218,10 @@ def test_event_of_a_host_operation_waits_for_the_others(
 
     assert sentences(reasons) == [
         (
-            "It starts together with H2 on kvm-1, which is not approved by db-0 "
-            "and waits until 2026-03-02 12:15:00 GMT at most."
+            "The event starts together with H2 on kvm-1, which is not approved by db-0 and "
+            "waits until 2026-03-02 12:15:00 GMT at the latest."
         ),
-        "It is a step of maintenance freeze.",
+        "The event is a step of maintenance freeze.",
     ]
     assert not any(reason.event_ids for reason in explain(db, snapshot(fleet, web, db), now))
 
@@ -259,7 +262,7 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
         (None, "The executor has not been asked about web-0 since the server started."),
         (
             Impact(status=ImpactStatus.NOT_BEGUN),
-            "The impact on web-0 has not begun, though it started at 2026-03-02 12:00:00 GMT.",
+            "The event started at 2026-03-02 12:00:00 GMT, but the impact on web-0 has not begun.",
         ),
         (
             Impact(status=ImpactStatus.RUNNING),
@@ -275,20 +278,24 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
         (
             Impact(status=ImpactStatus.RUNNING, is_by_hand=True),
             (
-                "An operator has to carry it out on web-0, since 2026-03-02 12:00:00 GMT, "
-                "and then complete it."
+                "Since 2026-03-02 12:00:00 GMT, the event waits for an operator to carry out "
+                "the impact on web-0 and complete it."
             ),
         ),
         (
             Impact(status=ImpactStatus.UNKNOWN, reason="no answer", ask_again_at=ASK_AGAIN),
             (
-                "The state of the impact on web-0 is unknown: no answer. It is never begun twice, "
-                "so it waits and asks again at 2026-03-02 12:10:00 GMT."
+                "The state of the impact on web-0 is unknown: no answer. An impact is never "
+                "begun twice, so the server waits and asks again at 2026-03-02 12:10:00 GMT."
             ),
         ),
         (
             Impact(status=ImpactStatus.UNKNOWN),
-            ("The state of the impact on web-0 is unknown. It is never begun twice, so it waits."),
+            (
+                "The state of the impact on web-0 is unknown. An impact is never begun twice, "
+                "so the "
+                "server waits."
+            ),
         ),
     ],
 )
@@ -302,7 +309,7 @@ def test_started_event_waits_for_the_impact_on_each_machine(
 
     reasons = explain(event, snapshot(fleet, event, impacts=known), now)
 
-    assert sentences(reasons) == [sentence, "The impact on web-2 is over."]
+    assert sentences(reasons) == [sentence, "The impact on web-2 has ended."]
     assert [reason.holds for reason in reasons] == [True, False]
 
 
@@ -315,7 +322,7 @@ def test_machines_of_which_the_same_is_known_share_a_sentence(
 
     assert sentences(explain(event, snapshot(fleet, event, impacts=known), now)) == [
         "The impact on web-0, web-2 has failed: no boot.",
-        "Nothing holds it: it is about to complete.",
+        "Nothing holds the event; it is about to complete.",
     ]
 
 
@@ -329,8 +336,7 @@ def test_overdue_event_says_since_when(
 
     assert (reason.kind, reason.holds, reason.since) == (ReasonKind.OVERDUE, False, now)
     assert reason.sentence == (
-        "It has been overdue since 2026-03-02 12:00:00 GMT: "
-        "it takes longer than announced and tolerated."
+        "The event has been overdue since 2026-03-02 12:00:00 GMT: it takes longer than announced."
     )
 
 
@@ -343,7 +349,8 @@ def test_overlap_of_update_domains_is_shown(
     over = complete(other, outcome=Outcome.SUCCEEDED, now=now)
 
     assert sentences(explain(event, snapshot(fleet, event, other), now))[-1] == (
-        "Beside it, E2 is in flight for web-1, of another update domain (1) of the same scope."
+        "At the same time, E2 is in flight for web-1 in another update domain (1) of the same "
+        "scope."
     )
     assert ReasonKind.OVERLAP not in kinds(explain(event, snapshot(fleet, event, over), now))
 
@@ -354,11 +361,11 @@ def test_overlap_of_update_domains_is_shown(
         (
             "mine",
             (
-                "It is part of a run of scenario chaos, which is going to cancel it "
-                "at 2026-03-02 12:05:00 GMT."
+                "The event is part of a run of scenario chaos, which is going to cancel it at "
+                "2026-03-02 12:05:00 GMT."
             ),
         ),
-        ("other", "It is part of a run of scenario chaos."),
+        ("other", "The event is part of a run of scenario chaos."),
     ],
 )
 def test_scenario_of_an_event_is_told_with_what_it_is_going_to_do(
@@ -392,9 +399,9 @@ def test_how_an_event_ended_is_told(event: ScheduledEvent, fleet: Topology, now:
     told = [sentences(explain(ended, snapshot(fleet), now)) for ended in endings]
 
     assert told == [
-        ["It was canceled at 2026-03-02 12:00:00 GMT: not today."],
-        ["It completed at 2026-03-02 12:00:00 GMT and failed: no boot."],
-        ["It completed at 2026-03-02 12:00:00 GMT and succeeded."],
+        ["The event was canceled at 2026-03-02 12:00:00 GMT: not today."],
+        ["The event completed at 2026-03-02 12:00:00 GMT and failed: no boot."],
+        ["The event completed at 2026-03-02 12:00:00 GMT and succeeded."],
     ]
 
 

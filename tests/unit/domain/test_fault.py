@@ -90,7 +90,7 @@ def test_fault_without_what_it_needs_is_refused(kind: FaultKind, name: str) -> N
 def test_fault_with_what_it_cannot_have_is_refused(kind: FaultKind, name: str) -> None:
     given = {**least(kind), name: VALUES[name]}
 
-    with pytest.raises(FaultError, match=f"A fault of kind {kind} has no {name}."):
+    with pytest.raises(FaultError, match=f"A fault of kind {kind} does not take {name}."):
         Fault(kind=kind, **given)
 
 

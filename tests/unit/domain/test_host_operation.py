@@ -171,7 +171,7 @@ def test_next_phase(phase: HostPhase, given: OperationFacts, expected: HostPhase
             HostPhase.IMPACT,
             facts(ended("a", Outcome.SUCCEEDED), cancel(announced("b"), now=NOW), rule=WORK),
             OperationOutcome.FAILED,
-            "b stays on the host, as b was canceled",
+            "b stays on the host because b was canceled",
         ),
         (
             HostPhase.WORK,
@@ -183,7 +183,10 @@ def test_next_phase(phase: HostPhase, given: OperationFacts, expected: HostPhase
             HostPhase.WORK,
             facts(started("a"), rule=None, tasks={task(WORKING): DONE}),
             OperationOutcome.FAILED,
-            "the executor file no longer has work for kvm-1, to verify or return it",
+            (
+                "the executor file no longer defines the work on kvm-1, so it cannot be verified "
+                "or returned"
+            ),
         ),
         (
             HostPhase.WORK,

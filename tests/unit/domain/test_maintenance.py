@@ -409,14 +409,14 @@ def test_aborted_maintenance_begins_no_step(fleet: Topology) -> None:
 @pytest.mark.parametrize("over", [abort(BY_SCOPE), replace(BY_SCOPE, finished_at=NOW)])
 def test_maintenance_that_is_over_cannot_be_steered(over: Maintenance) -> None:
     for steer in (pause, lambda maintenance: resume(maintenance, now=NOW)):
-        with pytest.raises(MaintenanceOverError, match="by-scope is over"):
+        with pytest.raises(MaintenanceOverError, match="by-scope has ended"):
             steer(over)
 
 
 def test_maintenance_is_aborted_once_and_before_it_is_over() -> None:
     with pytest.raises(MaintenanceOverError, match="by-scope is already aborted"):
         abort(abort(BY_SCOPE))
-    with pytest.raises(MaintenanceOverError, match="by-scope is over"):
+    with pytest.raises(MaintenanceOverError, match="by-scope has ended"):
         abort(replace(BY_SCOPE, finished_at=NOW))
 
 

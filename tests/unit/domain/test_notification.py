@@ -35,7 +35,7 @@ from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.protocol.vocabulary import EventType
 
 RETRYING = Retrying(first=timedelta(seconds=4), longest=timedelta(seconds=60), attempts=3)
-REFUSED = Delivery(is_delivered=False, answer="The receiver answers 503.")
+REFUSED = Delivery(is_delivered=False, answer="The receiver answered 503.")
 
 
 @pytest.fixture

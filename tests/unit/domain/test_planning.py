@@ -273,7 +273,7 @@ def test_step_that_does_not_fit_before_the_window_closes_waits_for_the_next(
             "2026-03-03 01:00:00 GMT."
         ),
         (
-            "Step 2 could begin at 2026-03-02 12:25:00 GMT if nobody approves, but there is no "
+            "Step 2 could begin at 2026-03-02 12:25:00 GMT if none approves, but there is no "
             "room before it closes at 2026-03-02 12:30:00 GMT, so it waits until "
             "2026-03-03 01:00:00 GMT."
         ),
@@ -330,8 +330,8 @@ def test_window_shorter_than_notice_and_impact_is_an_error_with_both(fleet: Topo
     (error,) = plan.errors
     assert isinstance(error, WindowTooShortError)
     assert str(error) == (
-        "A step in availability-set/web needs 25 min (15 min notice and 10 min impact), but "
-        "no opening of the windows is longer than 20 min (Sat 22:00-22:20 Europe/Berlin)."
+        "A step in availability-set/web needs 25 min (15 min notice and 10 min impact), but the "
+        "windows are open for at most 20 min (Sat 22:00-22:20 Europe/Berlin)."
     )
     assert plan.steps[0].earliest is None
     assert plan.earliest is None
@@ -412,8 +412,9 @@ def test_step_that_takes_more_than_may_be_missing_is_an_error(fleet: Topology) -
 
     assert isinstance(error, CapacityError)
     assert str(error) == (
-        "Update domain 0 of availability-set/web takes too many at once: 1 of 3 would stay up, "
-        "but at least 2 must. Lower `min_available`, or give the scope more update domains."
+        "Update domain 0 of availability-set/web takes too many virtual machines at once: 1 of "
+        "3 would stay available, but the minimum is 2. Lower `min_available`, or give the scope "
+        "more update domains."
     )
 
 

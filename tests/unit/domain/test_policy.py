@@ -136,7 +136,7 @@ def test_hard_deadline_counts_from_the_first_not_before(
     latest = event.not_before + TEN_MINUTES.postpone_until
     postponed = postpone(event, latest, policy=TEN_MINUTES, now=now)
 
-    with pytest.raises(PostponeRefusedError, match="12:25:00 GMT is the latest"):
+    with pytest.raises(PostponeRefusedError, match="scope allows is 2026-03-02 12:25:00 GMT"):
         postpone(postponed, latest + timedelta(seconds=1), policy=TEN_MINUTES, now=now)
 
 
@@ -145,9 +145,9 @@ def test_hard_deadline_counts_from_the_first_not_before(
     [
         (0, 20, 0, "its scope does not allow it"),
         (10, 20, 15, "its notice has ended"),
-        (10, 15, 0, "it already is announced for 2026-03-02 12:15:00 GMT"),
-        (10, 10, 0, "it already is announced for 2026-03-02 12:15:00 GMT"),
-        (10, 26, 0, "2026-03-02 12:25:00 GMT is the latest"),
+        (10, 15, 0, "it is already scheduled for 2026-03-02 12:15:00 GMT"),
+        (10, 10, 0, "it is already scheduled for 2026-03-02 12:15:00 GMT"),
+        (10, 26, 0, "scope allows is 2026-03-02 12:25:00 GMT"),
     ],
 )
 def test_postponement_is_refused_with_the_reason(
@@ -175,7 +175,7 @@ def test_latest_not_before_comes_sooner_at_speed(
     assert latest == event.first_not_before + timedelta(minutes=10) / speed
     moved = postpone(event, latest, policy=TEN_MINUTES, now=now, speed=speed)
     assert moved.not_before == latest
-    with pytest.raises(PostponeRefusedError, match="is the latest its scope allows"):
+    with pytest.raises(PostponeRefusedError, match="the latest time that its scope allows"):
         postpone(event, latest + timedelta(seconds=1), policy=TEN_MINUTES, now=now, speed=speed)
 
 
@@ -194,7 +194,7 @@ def test_approved_event_is_not_postponed(event: ScheduledEvent, now: datetime) -
     approved = request_start(event, vm=VmName("web-0"), now=now)
     later = event.not_before + timedelta(minutes=5)
 
-    with pytest.raises(PostponeRefusedError, match="it is approved"):
+    with pytest.raises(PostponeRefusedError, match="it is already approved"):
         postpone(approved, later, policy=TEN_MINUTES, now=now)
 
 
@@ -291,7 +291,7 @@ def test_eleventh_user_operation_is_refused_naming_those_in_flight(event: Schedu
 
 
 def test_server_may_set_its_own_limit_of_user_operations(event: ScheduledEvent) -> None:
-    with pytest.raises(UserOperationLimitError, match="2 is the limit"):
+    with pytest.raises(UserOperationLimitError, match="the limit is 2"):
         admit_user_operation(VmName("web-0"), _user_operations(event, 2), limit=2)
 
 

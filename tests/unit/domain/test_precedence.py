@@ -131,7 +131,7 @@ def test_explanation_says_when_the_window_opens(
 
     assert reason.holds
     assert reason.sentence == (
-        "It starts only while the calendar of its maintenance is open, "
+        "The event starts only while the calendar of its maintenance is open, "
         "next at 2026-03-02 14:00:00 GMT."
     )
 
@@ -168,7 +168,7 @@ def test_event_whose_window_has_become_too_short_needs_somebody(
         ReasonKind.WINDOW,
     ]
     assert standstill.blockers[1].sentence.endswith(
-        "It starts only while the calendar of its maintenance is open."
+        "The event starts only while the calendar of its maintenance is open."
     )
     assert standstill.verdict.remedies == ((Remedy(verb=Verb.START, ids=("E1",)),),)
     assert next_deadline(in_maintenance(fleet, approved(event, now), calendar=short), now) == (

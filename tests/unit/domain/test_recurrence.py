@@ -90,11 +90,11 @@ def test_recurrence_is_said_in_one_way(typed: str, said: str) -> None:
         ("day x", "'x' is not a number from 1 to 31"),
         ("Tux", "'Tux' is not one of Mon, Tue"),
         ("last Tue-Foo", "'Foo' is not one of Mon, Tue"),
-        ("0 weeks", "the number of weeks must be between 1 and 52"),
-        ("53 weeks", "between 1 and 52"),
-        ("13 months", "the number of months must be between 1 and 12"),
-        ("day 0", "a month has the days 1 to 31"),
-        ("day 32", "a month has the days 1 to 31"),
+        ("0 weeks", "the number of weeks must be from 1 to 52"),
+        ("53 weeks", "from 1 to 52"),
+        ("13 months", "the number of months must be from 1 to 12"),
+        ("day 0", "the day of a month must be from 1 to 31"),
+        ("day 32", "the day of a month must be from 1 to 31"),
     ],
 )
 def test_what_is_no_recurrence_is_refused(text: str, problem: str) -> None:

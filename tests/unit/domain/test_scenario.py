@@ -272,7 +272,7 @@ def test_run_can_be_stopped_once_and_before_its_end(run: ScenarioRun, now: datet
 
     assert stopped == replace(run, is_stopped=True)
     for over in (stopped, replace(run, finished_at=now)):
-        with pytest.raises(ScenarioOverError, match="r1 is over"):
+        with pytest.raises(ScenarioOverError, match="r1 has already ended"):
             stop(over)
 
 

@@ -177,8 +177,8 @@ def test_upcoming_dates_say_what_keeps_them_free() -> None:
         (schedule("Sat 22:00-04:00 UTC"), "'Tue' never falls on a day on which a window opens"),
         (schedule(until_date=date(2026, 11, 15)), "ends on 2026-11-15, before it begins"),
         (schedule(until_date=MONDAY.date()), "never falls on a day"),
-        (schedule(from_date=date(9999, 1, 1)), "years are from 2000 to 2999"),
-        (schedule(until_date=date(3000, 1, 1)), "years are from 2000 to 2999"),
+        (schedule(from_date=date(9999, 1, 1)), "year must be from 2000 to 2999"),
+        (schedule(until_date=date(3000, 1, 1)), "year must be from 2000 to 2999"),
     ],
 )
 def test_schedule_that_could_start_nothing_is_refused(made: Schedule, problem: str) -> None:

@@ -149,9 +149,9 @@ def test_vm_of_a_cloud_service_without_a_role_is_refused() -> None:
 @pytest.mark.parametrize(
     ("vm", "words"),
     [
-        (replace(WEB_0, update_domain=5), "update domain 5, but there are only 0 to 4"),
+        (replace(WEB_0, update_domain=5), "update domain 5; valid numbers are 0 to 4"),
         (replace(WEB_0, update_domain=-1), "update domain -1"),
-        (replace(WEB_0, fault_domain=2), "fault domain 2, but there are only 0 to 1"),
+        (replace(WEB_0, fault_domain=2), "fault domain 2; valid numbers are 0 to 1"),
         (replace(WEB_0, fault_domain=-1), "fault domain -1"),
     ],
 )
@@ -293,7 +293,7 @@ def test_vm_may_have_many_addresses() -> None:
 def test_address_of_another_vm_is_refused_in_any_spelling(first: str, second: str) -> None:
     vms = [replace(WEB_0, addresses=(first,)), replace(WEB_1, addresses=(second,))]
 
-    with pytest.raises(AddressError, match="of web-1 belongs to web-0 already"):
+    with pytest.raises(AddressError, match="of web-1 already belongs to web-0"):
         build_topology(scopes=[WEB], virtual_machines=vms)
 
 
@@ -301,14 +301,16 @@ def test_address_of_another_vm_is_refused_in_any_spelling(first: str, second: st
 def test_link_local_address_is_refused(address: str) -> None:
     vm = replace(WEB_0, addresses=(address,))
 
-    with pytest.raises(AddressError, match="is link-local, so others can have it, too"):
+    with pytest.raises(
+        AddressError, match="is link-local, so it does not identify one virtual machine"
+    ):
         build_topology(scopes=[WEB], virtual_machines=[vm])
 
 
 def test_address_that_is_none_is_refused() -> None:
     vm = replace(WEB_0, addresses=("web-0_lan",))
 
-    with pytest.raises(AddressError, match="'web-0_lan' of web-0 is not an IP address"):
+    with pytest.raises(AddressError, match="'web-0_lan' of web-0 is not a valid IP address"):
         build_topology(scopes=[WEB], virtual_machines=[vm])
 
 
@@ -397,7 +399,7 @@ def test_address_is_taken_however_it_is_written(one: str, other: str) -> None:
         for name, address in (("a", one), ("b", other))
     ]
 
-    with pytest.raises(AddressError, match="belongs to a already"):
+    with pytest.raises(AddressError, match="already belongs to a"):
         build_topology(scopes=[WEB], virtual_machines=vms)
 
 

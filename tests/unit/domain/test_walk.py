@@ -360,7 +360,7 @@ def test_capacity_counts_what_users_restart(fleet: Topology) -> None:
         release=Release.BY_PROGRESS,
         scope_ids=(WEB,),
         event_ids=(EventId("restart:web-1"),),
-        detail="0 of 3 would stay up, but at least 1 must",
+        detail="0 of 3 would stay available, but the minimum is 1",
     )
 
 
@@ -372,7 +372,10 @@ def test_step_that_undercuts_the_capacity_by_itself_waits_for_somebody(fleet: To
     assert brakes_of(stages, "web-0")[BrakeKind.CAPACITY].release is Release.BY_HAND
     (error,) = errors_of(maintenance, fleet)
     assert isinstance(error, CapacityError)
-    assert "Update domain 0 of availability-set/web takes too many at once: 1 of 3" in str(error)
+    assert (
+        "Update domain 0 of availability-set/web takes too many virtual machines at once: 1 of 3"
+        in str(error)
+    )
 
 
 def errors_of(maintenance: Maintenance, fleet: Topology) -> list[PlanError]:
@@ -525,7 +528,7 @@ def test_with_notice_outside_only_the_impact_has_to_fit_in(fleet: Topology) -> N
 
     assert not [*calendar_errors(maintenance, steps, snapshot, NOW)]
     (error,) = calendar_errors(longer, steps, snapshot, NOW)
-    assert "needs 301 s for its impact, but no opening of the windows" in str(error)
+    assert "needs 301 s for its impact, but the windows are open for at most" in str(error)
     (brake,) = walk(longer, seen(longer, fleet), NOW)[0].brakes
     assert brake == BrakeSummary(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
 

@@ -110,13 +110,13 @@ def test_blackout_is_read_from_a_line(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("Christmas", "it is not YYYY-MM-DD"),
-        ("2026-12-24-2027-01-02 UTC", "it is not YYYY-MM-DD"),
-        ("20261224 UTC", "it is not YYYY-MM-DD"),
-        ("2027-02-29 UTC", "'2027-02-29' is not a date"),
+        ("Christmas", "expected YYYY-MM-DD"),
+        ("2026-12-24-2027-01-02 UTC", "expected YYYY-MM-DD"),
+        ("20261224 UTC", "expected YYYY-MM-DD"),
+        ("2027-02-29 UTC", "'2027-02-29' is not a valid date"),
         ("2026-12-24..2026-12-23 UTC", "it ends before it begins"),
-        ("1999-12-31 UTC", "the years are not from 2000 to 2999"),
-        ("2026-01-01..3000-01-01 UTC", "the years are not from 2000 to 2999"),
+        ("1999-12-31 UTC", "the years must be from 2000 to 2999"),
+        ("2026-01-01..3000-01-01 UTC", "the years must be from 2000 to 2999"),
         ("2026-01-01..2036-01-09 UTC", "it is longer than 3660 days"),
     ],
 )
@@ -132,9 +132,9 @@ def test_line_that_is_no_blackout_is_refused_with_an_example(text: str, problem:
     "zone", ["Europe/Atlantis", "europe", "Europe", "../UTC", "/etc/passwd", "Europe/\0", "ü"]
 )
 def test_unknown_zone_is_refused_by_name(zone: str) -> None:
-    with pytest.raises(UnknownZoneError, match="There is no time zone called"):
+    with pytest.raises(UnknownZoneError, match="Unknown time zone"):
         read_window(f"daily 00:00-01:00 {zone}")
-    with pytest.raises(CalendarError, match="There is no time zone called"):
+    with pytest.raises(CalendarError, match="Unknown time zone"):
         make_blackout(date(2026, 1, 1), date(2026, 1, 1), zone)
 
 

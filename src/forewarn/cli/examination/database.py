@@ -36,13 +36,17 @@ def _examine_server(settings: Settings) -> Iterator[Finding]:
         yield wrong("server", str(error), "try: forewarn config show --effective")
         return
     server = f"PostgreSQL {state.version}, encoding {state.encoding}"
-    yield fine("server", f"{settings.database_name} is reached: {server}.")
+    yield fine("server", f"Connected to {settings.database_name}: {server}.")
     if state.can_write:
-        yield fine("permission", "Its user can write.")
+        yield fine("permission", "The database user can write.")
     else:
-        yield wrong("permission", "Its user cannot write.", "make that user the owner of all in it")
+        yield wrong(
+            "permission",
+            "The database user cannot write.",
+            "make that user the owner of the database and its tables",
+        )
     if state.schema.revision is None:
-        yield fine("schema", "It is empty; serve creates what it needs.")
+        yield fine("schema", "The database is empty; forewarn serve creates its tables.")
         return
     yield _schema(settings, state.schema)
     yield _clock(settings, state.clock)
@@ -53,18 +57,18 @@ def _integrity(path: Path, state: DatabaseState) -> Finding:
     if state.damage:
         sentence = f"{path} is damaged ({state.damage[0]})."
         return wrong("integrity", sentence, "try: forewarn db restore FILE, with a backup")
-    return fine("integrity", f"{path} is sound.")
+    return fine("integrity", f"{path} is intact.")
 
 
 def _schema(settings: Settings, schema: SchemaState) -> Finding:
     if schema.revision == HEAD:
-        return fine("schema", "It has the schema of this version.")
+        return fine("schema", "The schema is that of this version.")
     if schema.is_current:
-        return fine("schema", f"It has schema {schema.revision}, which this version can use.")
+        return fine("schema", f"The schema is {schema.revision}, which this version can use.")
     if schema.is_too_new:
-        sentence = f"It has schema {schema.revision}, which this version does not know."
-        return wrong("schema", sentence, "use the version that made it, or a newer one")
-    sentence = f"It has schema {schema.revision}; this version has {HEAD}."
+        sentence = f"The schema is {schema.revision}, which this version does not know."
+        return wrong("schema", sentence, "use the version that created it, or a newer one")
+    sentence = f"The schema is {schema.revision}; this version needs {HEAD}."
     return doubtful("schema", sentence, f"try: {upgrade_command(settings)}")
 
 
@@ -77,23 +81,23 @@ def upgrade_command(settings: Settings) -> str:
 
 def _clock(settings: Settings, clock: str | None) -> Finding:
     if clock is None:
-        return fine("clock", "No server has been started on it.")
+        return fine("clock", "No server has used this database yet.")
     if clock != settings.clock:
-        sentence = f"It belongs to the {clock} clock; the setting is {settings.clock}."
-        return wrong("clock", sentence, f"serve it with --clock {clock}")
-    return fine("clock", f"It belongs to the {clock} clock.")
+        sentence = f"The database uses the {clock} clock; the setting is {settings.clock}."
+        return wrong("clock", sentence, f"try: forewarn serve --clock {clock}")
+    return fine("clock", f"The database uses the {clock} clock.")
 
 
 def _origin(settings: Settings, backup_taken_at: str | None) -> Finding:
     name = settings.database_name
     if backup_taken_at is None:
-        return fine("origin", f"{name} is the database of a server.")
-    sentence = f"{name} is a backup of {backup_taken_at}; a server starts paused on it."
+        return fine("origin", f"{name} is a server's database.")
+    sentence = f"{name} is a backup from {backup_taken_at}; a server on it starts paused."
     return fine("origin", sentence)
 
 
 def _privacy(path: Path) -> Finding:
     if is_open_to_others(path):
-        sentence = "Others on this machine can read it."
+        sentence = "Other users on this machine can read it."
         return doubtful("privacy", sentence, f"try: chmod 600 {path}*")
     return fine("privacy", "Only its owner can read it.")

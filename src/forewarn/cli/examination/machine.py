@@ -66,7 +66,7 @@ def _token_file(path: Path) -> Iterator[Finding]:
     except OSError:
         return  # the first start makes it
     if is_open:
-        sentence = f"Others on this machine can read {path}, which lets them do everything."
+        sentence = f"Other users on this machine can read {path}, which grants full access."
         yield wrong("admin token", sentence, f"try: chmod 600 {path}")
     else:
         yield fine("admin token", f"Only its owner can read {path}.")
@@ -75,9 +75,9 @@ def _token_file(path: Path) -> Iterator[Finding]:
 def _disk(directory: Path, mounts: Path) -> Finding:
     kind = _file_system_of(directory, mounts)
     if kind is not None and kind.startswith(_ELSEWHERE):
-        sentence = f"{directory} is on {kind}; SQLite needs a disk of this machine."
+        sentence = f"{directory} is on {kind}; SQLite needs a local disk."
         return wrong("local disk", sentence, "set FOREWARN_DATABASE to a file on a local disk")
-    return fine("local disk", f"{directory} is on {kind or 'a disk whose kind is not known here'}.")
+    return fine("local disk", f"{directory} is on {kind or 'a disk of unknown type'}.")
 
 
 def _file_system_of(directory: Path, mounts: Path) -> str | None:
@@ -120,7 +120,7 @@ def _database(settings: Settings) -> Finding:
 
     check, path = "database", settings.database_path
     if not path.exists():
-        return fine(check, f"{path} does not exist yet; serve makes it.")
+        return fine(check, f"{path} does not exist yet; forewarn serve creates it.")
     try:
         check_file(path)
         schema = find_schema(path)
@@ -128,13 +128,13 @@ def _database(settings: Settings) -> Finding:
     except DatabaseError as error:
         return wrong(check, str(error), "try: forewarn config show --effective")
     if not schema.is_current:
-        sentence = f"{path} is sound, and of an older release."
+        sentence = f"{path} is intact, but has the schema of an older release."
         return doubtful(check, sentence, f"try: forewarn db upgrade --database {settings.database}")
     if is_open_to_others(path):
-        sentence = f"{path} is sound, and others on this machine can read it."
+        sentence = f"{path} is intact, but other users on this machine can read it."
         return doubtful(check, sentence, f"try: chmod 600 {path}*")
     origin = "that of this release" if schema.revision == HEAD else "which this release can use"
-    return fine(check, f"{path} is sound and has schema {schema.revision}, {origin}.")
+    return fine(check, f"{path} is intact and has schema {schema.revision}, {origin}.")
 
 
 def _metadata_address(address: str) -> Iterator[Finding]:
@@ -145,25 +145,25 @@ def _metadata_address(address: str) -> Iterator[Finding]:
     check = "metadata address"
     if _problem_with_binding(TcpAddress(where.host, 0)) == errno.EADDRNOTAVAIL:
         hint = f"try: ip address add {where.host} dev INTERFACE"
-        yield wrong(check, f"{where.host} is on no interface of this machine.", hint)
+        yield wrong(check, f"No interface of this machine has the address {where.host}.", hint)
     else:
-        yield fine(check, f"{where.host} is on an interface of this machine.")
+        yield fine(check, f"An interface of this machine has the address {where.host}.")
 
 
 def _callers(settings: Settings) -> Finding:
     """Say by what the metadata endpoint tells virtual machines apart."""
     check = "callers"
     if _trusts_path(settings):
-        sentence = "Trusted: /vm/NAME in the path, which lets any caller be any virtual machine."
+        sentence = "VMs are identified by /vm/NAME in the path, so any caller can be any VM."
         if all(map(_is_on_this_machine, settings.metadata)):
             return fine(check, sentence)
-        return doubtful(check, sentence, "remove trust_path, unless every caller is yours")
-    trusted = ["source addresses"]
+        return doubtful(check, sentence, "remove trust_path unless you trust every caller")
+    trusted = ["source IP"]
     if settings.trusted_proxies:
         trusted.append(f"headers signed by {', '.join(settings.trusted_proxies)}")
     if settings.default_vm is not None:
-        trusted.append(f"other local callers, as {settings.default_vm}")
-    return fine(check, f"Trusted: {'; '.join(trusted)}.")
+        trusted.append(f"other local callers are {settings.default_vm}")
+    return fine(check, f"VMs are identified by {'; '.join(trusted)}.")
 
 
 def _trusts_path(settings: Settings) -> bool:
@@ -200,16 +200,16 @@ def _listener(check: str, address: str, *, is_ours: Callable[[TcpAddress], bool]
         if is_ours(where):
             return fine(check, f"A forewarn server uses {address}.")
         hint = f"try: ss -ltnp 'sport = :{where.port}'"
-        return wrong(check, f"Another program has {address}.", hint)
+        return wrong(check, f"Another program listens on {address}.", hint)
     hint = "try: forewarn config show --effective"
     return wrong(check, f"Cannot listen on {address}: {os.strerror(problem)}.", hint)
 
 
 def _unix_listener(check: str, path: Path) -> Finding:
     if path.absolute().parent.is_dir() and os.access(path.absolute().parent, os.W_OK):
-        return fine(check, f"{path} can be made.")
+        return fine(check, f"{path} can be created.")
     hint = f"try: mkdir -p {path.absolute().parent}"
-    return wrong(check, f"{path} cannot be made in its directory.", hint)
+    return wrong(check, f"{path} cannot be created in its directory.", hint)
 
 
 def _problem_with_binding(where: TcpAddress) -> int | None:

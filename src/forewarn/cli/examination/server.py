@@ -82,7 +82,7 @@ def _token(session: Session) -> Finding:
         role = str(refusal.problem["role"])
     except CommandError as error:
         return wrong("token", str(error), error.hint)
-    return fine("token", f"It is valid, with the role {role}.")
+    return fine("token", f"The token is valid; its role is {role}.")
 
 
 def _jumps(session: Session, figures: Mapping[str, float], now: datetime) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _jumps(session: Session, figures: Mapping[str, float], now: datetime) -> Ite
 def _store(figures: Mapping[str, float]) -> Finding:
     check = "writes"
     if figures.get("forewarn_store_writable") != 1:
-        hint = "see database_not_writable in its log"
+        hint = "see database_not_writable in the server's log"
         return wrong(check, "The server cannot write its database.", hint)
     return fine(check, "The server can write its database.")
 
@@ -124,23 +124,23 @@ def _lease(figures: Mapping[str, float], server: Row | None, now: datetime) -> F
         # The only server takes the lease when it starts.
         since = figures.get("process_start_time_seconds") if len(replicas) <= 1 else None
         age = "" if since is None else f", for {_say(timedelta(seconds=now.timestamp() - since))}"
-        return fine(check, f"The server holds it, epoch {epoch}{age}.")
+        return fine(check, f"The server holds the lease, epoch {epoch}{age}.")
     if server and leader and not leader["is_answering"]:
         where = f"{leader['name']} at {leader['address']}"
-        return fine(check, f"The replica {where} holds it, epoch {server['lease_epoch']}.")
+        return fine(check, f"Replica {where} holds the lease, epoch {server['lease_epoch']}.")
     if server is None and figures.get("forewarn_replicas", 0) > 1:
-        sentence = "Another replica may hold it; that is unknown without a valid token."
+        sentence = "Another replica may hold the lease; only a valid token can tell."
         return doubtful(check, sentence, "set FOREWARN_TOKEN, then try: forewarn status")
     subject = "No replica holds" if len(replicas) > 1 else "The server does not hold"
-    sentence = f"{subject} it, and so nothing is started or completed."
-    return wrong(check, sentence, "see lease_lost in its log; try again in a few seconds")
+    sentence = f"{subject} the lease, so no event starts or completes."
+    return wrong(check, sentence, "see lease_lost in the server's log; try again in a few seconds")
 
 
 def _replicas(figures: Mapping[str, float], server: Row | None) -> Iterator[Finding]:
     check = "replicas"
     if figures.get("forewarn_changes_followed") == 0:
-        sentence = "The server does not hear what other replicas change."
-        yield wrong(check, sentence, "see changes_not_followed in its log")
+        sentence = "The server does not receive changes from other replicas."
+        yield wrong(check, sentence, "see changes_not_followed in the server's log")
     if server is None:
         return  # which the finding about the token says
     found = [
@@ -152,7 +152,7 @@ def _replicas(figures: Mapping[str, float], server: Row | None) -> Iterator[Find
     yield from (doubtful(check, sentence, "try: forewarn status") for sentence in found)
     if not found:
         number, version = len(server["replicas"]), server["version"]
-        sentence = f"Replicas: {number}, with version {version}; none of them lags behind."
+        sentence = f"Replicas: {number}, version {version}; none lags behind."
         yield fine(check, sentence)
 
 
@@ -161,7 +161,7 @@ def _silent(server: Row) -> Iterator[str]:
     for each in server["replicas"]:
         if not each["is_present"]:
             ago = _say(now - datetime.fromisoformat(each["seen_at"]))
-            yield f"The replica {each['name']} at {each['address']} was last seen {ago} ago."
+            yield f"Replica {each['name']} at {each['address']} was last seen {ago} ago."
 
 
 def _differences(server: Row, what: Callable[[Row], Mapping[str, str]]) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _differences(server: Row, what: Callable[[Row], Mapping[str, str]]) -> Itera
     for name in sorted({name for each in present for name in what(each)}):
         values = {what(each)[name] for each in present if name in what(each)}
         if len(values) > 1:
-            yield f"The replicas have different values of {name}: {', '.join(sorted(values))}."
+            yield f"The replicas differ in {name}: {', '.join(sorted(values))}."
 
 
 def _lags(server: Row) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _lags(server: Row) -> Iterator[str]:
         lag = timedelta(milliseconds=each["lag_in_milliseconds"])
         if each["is_present"] and lag > LAGGING:
             behind = f"by {each['changes_behind']} changes and {_say(lag)}"
-            yield f"The replica {each['name']} at {each['address']} lags behind {behind}."
+            yield f"Replica {each['name']} at {each['address']} lags behind {behind}."
 
 
 def _show(session: Session) -> Row | None:
@@ -193,23 +193,23 @@ def _loops(figures: Mapping[str, float]) -> Finding:
     if died:
         names = ", ".join(f"{name} ({number}x)" for name, number in died.items())
         hint = "see loop_failed in the server's log, and report the traceback as a bug"
-        return doubtful("loops", f"Parts of the server died and were restarted: {names}.", hint)
-    return fine("loops", "No part of the server has died since it started.")
+        return doubtful("loops", f"Parts of the server failed and were restarted: {names}.", hint)
+    return fine("loops", "No part of the server has failed since it started.")
 
 
 def _pause(figures: Mapping[str, float]) -> Finding:
     if figures.get("forewarn_server_paused") == 1:
-        sentence = "The server is paused: it answers, but begins nothing."
+        sentence = "The server is paused: it serves polls, but starts nothing."
         return doubtful("pause", sentence, "try: forewarn resume")
     return fine("pause", "The server is not paused.")
 
 
 def _executors(figures: Mapping[str, float], server: Row | None) -> Finding:
     if figures.get("forewarn_executors_usable") != 0:
-        return fine("executors", "The server can use them.")
-    problem = server["executor_problem"] if server else "The executor file is wrong."
+        return fine("executors", "The server can use its executors.")
+    problem = server["executor_problem"] if server else "The executor file is invalid."
     hint = "correct the file, then send the server SIGHUP or restart it"
-    return wrong("executors", f"No impact begins: {problem}", hint)
+    return wrong("executors", f"No impact starts: {problem}", hint)
 
 
 def _discovery(session: Session, figures: Mapping[str, float]) -> Iterator[Finding]:
@@ -246,7 +246,7 @@ def _outbox(figures: Mapping[str, float]) -> Finding:
         sentence = f"Messages waiting: {waiting}, the oldest for {_say(oldest)}."
         return doubtful(check, sentence, "try: forewarn notification list --waiting")
     if failed:
-        sentence = f"Messages given up: {failed}."
+        sentence = f"Failed messages: {failed}."
         return doubtful(check, sentence, "try: forewarn notification list --failed")
     return fine(check, f"Messages waiting: {waiting}.")
 
@@ -256,7 +256,7 @@ def _overdue(figures: Mapping[str, float]) -> Finding:
     if overdue:
         sentence = f"Events that take longer than announced: {overdue}."
         return doubtful("overdue events", sentence, "try: forewarn event list --status Started")
-    return fine("overdue events", "There are none.")
+    return fine("overdue events", "No event is overdue.")
 
 
 def _say(span: timedelta) -> str:

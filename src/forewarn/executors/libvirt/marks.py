@@ -91,5 +91,5 @@ def read_mark(text: str) -> DomainMark | None:
 def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError("somebody has written it by hand")
+        raise ValueError("the mark has a time without a zone")
     return moment
