@@ -106,7 +106,7 @@ def test_every_check_is_documented(settings: Settings) -> None:
     page = (Path(__file__).parents[2] / "docs/reference/operating.md").read_text(encoding="utf-8")
     documented = {
         name
-        for line in page.partition("## What doctor looks at")[2].splitlines()
+        for line in page.partition("## What doctor checks")[2].splitlines()
         if line.startswith("| ")
         for name in line.split(" | ")[0].removeprefix("| ").split(", ")
     }

@@ -30,7 +30,7 @@ VERBS = {
     "fleet": {"apply", "export", "import", "show", "sources"},
     "vm": {"add", "list", "show", "move", "set", "remove", "restart", "redeploy"},
     "scope": {"show", "set"},
-    "host": {"list", "show", "set", "setup", "close", "open", "remove"},
+    "host": {"list", "show", "set", "setup", "work", "close", "open", "remove"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",

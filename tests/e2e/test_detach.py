@@ -112,7 +112,8 @@ def test_block_of_the_readme_works_as_pasted(folder: Path, ports: Mapping[str, s
     second = run([FOREWARN, "serve", "--detach"], folder, ports)
     assert second.returncode == 4
     assert (
-        f"is running at http://{ports['FOREWARN_CONTROL']} in the state directory" in second.stderr
+        f"is running at http://{ports['FOREWARN_CONTROL']} with the state directory"
+        in second.stderr
     )
 
 

@@ -260,7 +260,7 @@ def test_another_replica_continues_what_the_killed_leader_has_offered(
     ("change", "code", "said"),
     [
         ('run = ["./patch"]', 2, "run: "),
-        ("http://127.0.0.1", 2, "would receive the token over plain HTTP"),
+        ("http://127.0.0.1", 2, "over plain HTTP, which others can read"),
     ],
 )
 def test_file_that_cannot_be_used_ends_it_with_a_sentence(

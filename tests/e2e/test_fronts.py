@@ -64,10 +64,9 @@ def fronted(make_server: ServerMaker) -> Generator[Server]:
 
 def is_there(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
 
 
 def owners(port: int) -> dict[int, int]:

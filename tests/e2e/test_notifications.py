@@ -209,7 +209,7 @@ def test_messages_for_a_target_that_is_gone_are_given_up_and_not_forgotten(
 
     failed = server.command("notification", "list", "--failed")["notifications"]
     assert [message["target"] for message in failed] == ["ops", "ops"]
-    assert "not configured" in failed[0]["problem"]
+    assert "no longer configured" in failed[0]["problem"]
 
 
 def test_slow_receiver_keeps_nobody_waiting(

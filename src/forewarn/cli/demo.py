@@ -80,7 +80,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
     from forewarn.bootstrap.server import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.cli.demonstration.audience import Audience  # noqa: PLC0415
     from forewarn.cli.demonstration.fleet import fleet_file  # noqa: PLC0415
-    from forewarn.cli.demonstration.performance import Performance  # noqa: PLC0415 - slow to load
+    from forewarn.cli.demonstration.performance import DemoRun  # noqa: PLC0415 - slow to load
 
     (folder / _FLEET).write_text(fleet_file(), encoding="utf-8")
     ports = METADATA_PORT, CONTROL_PORT
@@ -90,7 +90,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
 
     async def errand() -> None:
         urls = [f"http://{LOCALHOST}:{each.getsockname()[1]}" for each in (metadata, control)]
-        performance = Performance(urls, folder, audience, speed)
+        performance = DemoRun(urls, folder, audience, speed)
         try:
             async with asyncio.TaskGroup() as group:
                 performing = group.create_task(performance.give())

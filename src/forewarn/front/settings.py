@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from forewarn.environment import SettingsError, read_settings_file, read_variables
-from forewarn.front.upstreams import check_server
+from forewarn.front.server_urls import check_server
 from forewarn.settings_table import LogFormat, LogLevel, Setting
 from forewarn.wording.addresses import parse_address
 

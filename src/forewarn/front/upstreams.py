@@ -1,33 +1,15 @@
-"""The server of a process on a host, from its settings: where it is, and what it is shown."""
+"""The server of a process on a host, asked with its token and trusted by its CA file."""
 
 import ssl
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from forewarn.environment import SettingsError
 from forewarn.feed.upstream import Upstream
 from forewarn.front.token_file import TokenFile
 from forewarn.protocol.errors import ForewarnError
-from forewarn.wording.addresses import is_loopback_url
 
 
 class CaFileError(ForewarnError):
     """A file of certificates that cannot be used."""
-
-
-def check_server(server: str, *, insecure_control: bool) -> None:
-    """Refuse a *server* that is none, or would be sent the token so that others can read it."""
-    if not _is_server(server):
-        raise SettingsError(
-            "Invalid setting server: use a URL such as https://HOST:8170.", "server"
-        )
-    is_clear = server.startswith("http:") and not is_loopback_url(server)
-    if is_clear and not insecure_control:
-        raise SettingsError(
-            f"Refused to send the token to {server} over plain HTTP, which others can read; use "
-            "https://, or set insecure_control if the network is encrypted.",
-            "server",
-        )
 
 
 def open_upstream(server: str, token_file: Path, ca_file: Path | None) -> Upstream:
@@ -35,16 +17,6 @@ def open_upstream(server: str, token_file: Path, ca_file: Path | None) -> Upstre
     token = TokenFile(token_file)
     trust = _trusted(ca_file) if server.startswith("https:") else None
     return Upstream(url=server, token=token, trust=trust)
-
-
-def _is_server(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        has_host = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    is_bare = not (parts.path.strip("/") or parts.query or "@" in parts.netloc)
-    return parts.scheme in {"http", "https"} and has_host and is_bare
 
 
 def _trusted(ca_file: Path | None) -> ssl.SSLContext:

@@ -20,7 +20,7 @@ from forewarn.files.tables import (
     find_command,
     read_tables,
 )
-from forewarn.front.upstreams import check_server
+from forewarn.front.server_urls import check_server
 from forewarn.private_files import is_trusted
 from forewarn.settings_table import LogFormat, LogLevel
 

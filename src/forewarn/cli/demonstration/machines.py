@@ -16,7 +16,7 @@ _ANSWER: Final = b"HTTP/1.0 204 No Content\r\n"
 _REQUEST_EVERY, _LOST_AFTER = 0.04, 1.5
 
 
-class MachineState(IntEnum):
+class DemoState(IntEnum):
     """What a virtual machine does; of several events, the one furthest down this list counts."""
 
     SERVING = 0
@@ -28,9 +28,9 @@ class MachineState(IntEnum):
 
 
 _STATES: Final = {
-    **{(ChangeKind.SCHEDULED, each): MachineState.DRAINING for each in Behaviour},
-    **{(ChangeKind.STARTED, each): MachineState.FROZEN for each in Behaviour},
-    (ChangeKind.SCHEDULED, Behaviour.SILENT): MachineState.SILENT,
+    **{(ChangeKind.SCHEDULED, each): DemoState.DRAINING for each in Behaviour},
+    **{(ChangeKind.STARTED, each): DemoState.FROZEN for each in Behaviour},
+    (ChangeKind.SCHEDULED, Behaviour.SILENT): DemoState.SILENT,
 }
 """What an event makes of a machine; once the event has ended, the machine serves."""
 
@@ -43,17 +43,17 @@ class Machine:
         self.endpoint = endpoint
         self.watching = asyncio.Event()
         self._drain = member.drain / speed
-        self._states: dict[EventId, MachineState] = {}
+        self._states: dict[EventId, DemoState] = {}
         self._drains: dict[EventId, asyncio.Task[None]] = {}
         self._running = asyncio.Event()
         self._in_flight = 0
         self._port = 0
 
     @property
-    def state(self) -> MachineState:
+    def state(self) -> DemoState:
         if not self.watching.is_set():
-            return MachineState.OFFLINE
-        return max(self._states.values(), default=MachineState.SERVING)
+            return DemoState.OFFLINE
+        return max(self._states.values(), default=DemoState.SERVING)
 
     @property
     def takes_requests(self) -> bool:
@@ -106,14 +106,14 @@ class Machine:
 
     def _react(self, change: Change, client: AsyncClient, group: asyncio.TaskGroup) -> None:
         event = change.event
-        state = _STATES.get((change.kind, self.member.behaviour), MachineState.SERVING)
+        state = _STATES.get((change.kind, self.member.behaviour), DemoState.SERVING)
         if earlier := self._drains.pop(event.event_id, None):
             earlier.cancel()
-        if state is MachineState.DRAINING:
+        if state is DemoState.DRAINING:
             draining = self._drain_and_approve(client, event)
             self._drains[event.event_id] = group.create_task(draining)
         self._states[event.event_id] = state
-        if self.state is MachineState.FROZEN:
+        if self.state is DemoState.FROZEN:
             self._running.clear()
         else:
             self._running.set()
@@ -123,7 +123,7 @@ class Machine:
         while self._in_flight and not self.takes_requests:  # noqa: ASYNC110 - for milliseconds
             await asyncio.sleep(0.01)
         await client.approve(event)
-        self._states[event.event_id] = MachineState.APPROVED
+        self._states[event.event_id] = DemoState.APPROVED
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ _SIGN_INS: Final = "audit?action=console%20sign%20in&limit=1"
 _DOCUMENT: Final = "metadata/scheduledevents?api-version=2020-07-01"
 
 
-class Performance:
+class DemoRun:
     """An operator, who rolls a Freeze out and shows *audience* all that happens.
 
     The server listens at *urls* for virtual machines and operators, with its files in *folder*.

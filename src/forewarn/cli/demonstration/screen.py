@@ -8,7 +8,7 @@ from rich.text import Text
 
 from forewarn.cli.demonstration.fleet import HOST_LABEL, HOSTS
 from forewarn.cli.demonstration.machines import Workload
-from forewarn.cli.demonstration.story import Scene, Step, explain, headline, introduce, seconds
+from forewarn.cli.demonstration.story import HostStep, Scene, explain, headline, introduce, seconds
 from forewarn.domain.event import Outcome
 from forewarn.domain.names import HostName
 from forewarn.protocol.controls import printable
@@ -16,7 +16,7 @@ from forewarn.protocol.controls import printable
 COMMAND: Final = f"forewarn maintenance start --type Freeze --host-label {'='.join(HOST_LABEL)}"
 _SIGNS: Final = "●?↓✓■!"
 _STYLES: Final = ("green", "bold magenta", "yellow", "bold green", "bold cyan", "bold red")
-"""Those of each MachineState."""
+"""Those of each DemoState."""
 _TO_COME, _NOTICE, _UPDATE = ("░", "dim"), ("▒", "yellow"), ("█", "cyan")
 _DONE, _FAILED = ("█", "green"), ("█", "red")
 _NOTICE_CELLS, _CELLS = 8, 12
@@ -60,7 +60,7 @@ def _draw_host(host: HostName, scene: Scene) -> Text:
     return Text.assemble((f"{host} ", "bold"), *bar, f" {phase:16} ", *machines)
 
 
-def _progress(step: Step | None, scene: Scene) -> tuple[list[tuple[str, str]], str]:
+def _progress(step: HostStep | None, scene: Scene) -> tuple[list[tuple[str, str]], str]:
     """Return the filled cells of a host's bar, and where the host is."""
     if step is None:
         return [], "waits its turn"

@@ -27,7 +27,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HostStep:
     """Events that start together: those of one host's operation, or a single one."""
 
     events: Sequence[ScheduledEvent]
@@ -71,16 +71,16 @@ class Scene:
     story: list[Line] = field(default_factory=list)
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[HostStep]:
         """All events there have been, the oldest first, those together that start together."""
         steps: dict[str, list[ScheduledEvent]] = {}
         rank = {name: place for place, name in enumerate(MEMBERS)}
         for event in sorted(self.events, key=lambda e: (e.created_at, rank.get(e.resources[0], 0))):
             steps.setdefault(event.operation_id or event.event_id, []).append(event)
-        return [Step(events) for events in steps.values()]
+        return [HostStep(events) for events in steps.values()]
 
     @property
-    def host_steps(self) -> dict[HostName, Step]:
+    def host_steps(self) -> dict[HostName, HostStep]:
         return {step.first.host: step for step in self.steps if step.first.host in HOSTS}
 
     @property
@@ -141,7 +141,7 @@ def tell(scene: Scene) -> list[Line]:
     return sorted(lines, key=lambda line: line.at)
 
 
-def _tell_step(step: Step) -> Iterator[Line]:
+def _tell_step(step: HostStep) -> Iterator[Line]:
     first, names = step.first, ", ".join(vm for event in step.events for vm in event.resources)
     subject = f"{first.host or names}: {first.event_type}"
     if first.is_announced:
@@ -167,7 +167,7 @@ def _tell_approval(approval: Approval, event: ScheduledEvent) -> str:
     return f"{approval.name} {Behaviour.HASTY if is_hasty else 'has drained and approves'}"
 
 
-def _why_started(step: Step) -> str:
+def _why_started(step: HostStep) -> str:
     if not step.first.is_announced:
         return "without notice"
     names = ", ".join(step.unheard)
