@@ -62,6 +62,7 @@ WITHOUT_END = {
     "event watch": "tests/cli/test_watch.py",
     "doctor": "tests/cli/test_doctor.py",
     "host setup": "tests/e2e/test_host_setup.py",
+    "host work": "tests/e2e/test_fetched_host_work.py",
 }
 """Commands whose success does not end, takes long or is of the machine: which test has it."""
 ALIKE = {

@@ -77,10 +77,10 @@ def test_headline_says_where_the_roll_out_is(status: str | None, line: str) -> N
     ("events", "sentence"),
     [
         ([], "Every machine serves requests and polls for Scheduled Events."),
-        ([WEB, SILENT], "kvm-2 waits for web-1, batch_1 to drain."),
+        ([WEB, SILENT], "kvm-2 waits for web-1 to drain."),
         (
             [approved(WEB), SILENT],
-            "kvm-2 waits for batch_1, which says nothing. Press a to approve for it.",
+            "kvm-2 waits for batch_1, which never responds. Press a to approve for it.",
         ),
         ([started(WEB, 2)], "kvm-2 is being updated. Its machines stand still."),
     ],
@@ -92,7 +92,7 @@ def test_explanation_says_what_the_roll_out_waits_for(
 
 
 def test_who_cannot_press_a_key_is_not_told_to() -> None:
-    assert explain(make_scene(SILENT)) == "kvm-2 waits for batch_1, which says nothing."
+    assert explain(make_scene(SILENT)) == "kvm-2 waits for batch_1, which never responds."
 
 
 def test_summary_counts_the_hosts_that_started_early() -> None:

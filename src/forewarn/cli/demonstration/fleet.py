@@ -19,7 +19,7 @@ class Behaviour(StrEnum):
 
     DRAINS = "drains on notice, then approves"
     HASTY = "approves without draining"
-    SILENT = "says nothing"
+    SILENT = "never responds"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from forewarn.domain.names import HostName, VmName
 from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
 
 KEY: Final = "a"
-"""What to press to approve for the machine that says nothing."""
+"""What to press to approve for the machine that never responds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +121,11 @@ def explain(scene: Scene) -> str:
         return scene.summary or "Every machine serves requests and polls for Scheduled Events."
     if step.first.started_at:
         return f"{scene.host} is being updated. Its machines stand still."
-    names = ", ".join(step.unheard)
-    if SILENT.issuperset(step.unheard) and names:
+    if step.unheard and SILENT.issuperset(step.unheard):
         hint = f" Press {KEY} to approve for it." if scene.suggestions else ""
-        return f"{scene.host} waits for {names}, which says nothing.{hint}"
-    return f"{scene.host} waits for {names} to drain."
+        return f"{scene.host} waits for {', '.join(step.unheard)}, which never responds.{hint}"
+    draining = ", ".join(name for name in step.unheard if name not in SILENT)
+    return f"{scene.host} waits for {draining} to drain."
 
 
 def summarize(scene: Scene, took: timedelta) -> str:
