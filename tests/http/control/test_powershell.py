@@ -95,6 +95,6 @@ def test_token_goes_in_the_clear_to_loopback_only_and_follows_no_redirect() -> N
 def test_readme_says_that_it_is_untested() -> None:
     readme = (MODULE.parent / "README.md").read_text(encoding="utf-8")
 
-    assert "It is untested" in readme
+    assert "The module is untested" in readme
     for name in re.findall(r"\b[A-Z]\w+-Forewarn\w+", readme):
         assert name in functions()
