@@ -109,7 +109,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "fleet": _path("Fleet file to apply at each start."),
     "clock": _choice("Clock for maintenance time.", ClockKind.REAL),
     "speed": Setting("Divide notice, soak, simulated impact and postponement by N.", 1, "N", float),
-    "executor": _choice("Carry out impacts, or only simulate them.", ExecutorKind.MANUAL),
+    "executor": _choice("Leave impacts to an operator, or simulate them.", ExecutorKind.MANUAL),
     "executor_file": _path("File with executors for hosts and event types."),
     "discovery_file": _path("File with the sources that discover virtual machines."),
     "paused": _switch("Serve polls, but start nothing until forewarn resume."),
@@ -139,7 +139,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "overdue_after": Setting(
         "Time past its announced duration that makes an event overdue.", "1h", "DURATION"
     ),
-    "gates": _path("File with gates to ask before each step."),
+    "gates": _path("File with gates to ask between steps."),
     "migrate": _switch("Upgrade the database schema at start.", default=True),
     "journal": _switch("Record requests from VMs and their responses, for tests."),
     "log_format": _choice("Format of log lines.", LogFormat.CONSOLE),

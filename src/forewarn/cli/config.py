@@ -41,10 +41,10 @@ def show(
     config: Path | None = None,
     **flags: object,
 ) -> None:
-    """Show what is set, and where that is from; secrets are masked.
+    """Show each setting and where it comes from; secrets are masked.
 
-    That is in forewarn.toml, by variables FOREWARN_… and by flags, which are those
-    of serve: it shows what a server would be started with.
+    Settings come from forewarn.toml, variables FOREWARN_… and flags. The command takes
+    the flags of serve, and shows what a server would start with.
 
     Example: forewarn config show --effective
     """

@@ -94,7 +94,8 @@ _WATCHED: Final = {
     "vm": _OF_VM,
     "event": text("ID", "Only this event.", autocompletion=event_ids),
     "after": Flag(
-        kind=int, option=option("N", "Continue after this line; 0 starts at the first.", min=0)
+        kind=int,
+        option=option("N", "Continue after this sequence number; 0: from the first.", min=0),
     ),
 }
 _SEEN: Final = {
@@ -128,7 +129,7 @@ def _events_of(answer: Row) -> list[Row]:
 def create(session: Session, order: Given) -> None:
     """Announce an event for one or more virtual machines.
 
-    Virtual machines of different scopes or update domains get one event each.
+    Each update domain of each scope gets its own event.
 
     Example: forewarn event create --type Reboot --resource web-0 --not-before 20m
     """
@@ -238,7 +239,7 @@ def postpone(
 def start(session: Session, event_id: EventArgument) -> None:
     """Start an event now.
 
-    This overrides approvals, NotBefore and the operation of its host.
+    It waits neither for approvals and NotBefore nor for the other events of its host.
 
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """

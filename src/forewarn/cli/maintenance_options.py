@@ -92,12 +92,10 @@ ORDER: Final = {
     "soak": _seconds("Wait after each step in a scope, and after canaries.", "soak", "0s"),
     "min_available": Flag(
         kind=int,
-        option=option(
-            "PERCENT", "Minimum percentage of each scope kept available.", min=0, max=100
-        ),
+        option=option("PERCENT", "Minimum percentage of each set kept available.", min=0, max=100),
         default=0,
     ),
-    "gate": some("NAME", "Ask this gate before each step; repeatable.", "gates"),
+    "gate": some("NAME", "Ask this gate before each step but the first; repeatable.", "gates"),
     "gate_patience": _seconds(
         "Time a gate may stay shut before holding the step.", "gate_patience", "1h"
     ),

@@ -16,8 +16,8 @@ from forewarn.front.settings import RELAY_SETTINGS, load_relay_settings
 def relay(**flags: object) -> None:
     """Serve polls on one host for a remote server.
 
-    It keeps a copy of their documents, and serves it while the server is unreachable, even
-    after a restart; approvals get 503 then. Each flag is also a variable (--token-file:
+    It keeps a copy of the guests' documents, and serves it while the server is unreachable,
+    even after a restart; approvals get 503 then. Each flag is also a variable (--token-file:
     FOREWARN_TOKEN_FILE) and a key of the file that --config names (token_file).
 
     Example: forewarn relay --server https://10.0.0.5:8170 --token-file token

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 app = noun("token")
 
-Name = Annotated[str, argument("NAME", "Name of the token's owner, for the audit log.")]
+Name = Annotated[str, argument("NAME", "Name of the token.")]
 
 _COLUMNS: Final[Columns] = {
     "name": "name",
@@ -66,7 +66,7 @@ def create(
         Role | None, typer.Option(case_sensitive=False, help="Role of the token.")
     ] = None,
     relay: Annotated[
-        str | None, option("HOST", "Create a token for the relay on this host.")
+        str | None, option("HOST", "Create a token for the relay or the work on this host.")
     ] = None,
     scope: Annotated[
         list[str] | None, option("NAME", "Only this set, service or machine; repeatable.")
