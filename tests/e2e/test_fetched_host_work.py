@@ -20,6 +20,7 @@ from tests.e2e.conftest import (
     wait_until,
 )
 from tests.e2e.replicas import Trio
+from tests.e2e.test_host_work import look
 
 FLEET = """
 [[virtual_machine]]
@@ -145,13 +146,6 @@ def begin(server: Server, *hosts: str) -> str:
     begun = server.operate("POST", "maintenances", {"event_type": "Reboot", "hosts": hosts})
     assert begun.status == 201, begun
     return f"maintenances/{begun.json()['maintenance_id']}"
-
-
-def look(server: Server, path: str) -> dict[str, Any]:
-    answer = server.operate("GET", path)
-    assert answer.status == 200, answer
-    seen: dict[str, Any] = answer.json()
-    return seen
 
 
 def wait_for_explanation(server: Server, path: str, part: str) -> None:

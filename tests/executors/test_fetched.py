@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.executors.conftest import NOW
 from tests.executors.host_work import WORK
-from tests.host_worker.own_host import put_operation
+from tests.host_worker.own_host import store_with
 
 from forewarn.domain.host_offer import OfferRefusedError, OfferStatus, take
 from forewarn.domain.impact import ImpactStatus
@@ -19,7 +19,6 @@ from forewarn.operations.context import Context
 from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
-from forewarn.storage.sqlite import open_sqlite
 
 ORDER = HostOrder(task=WORK, epoch=1)
 OPERATOR = Context(who="alice", now=NOW, at=NOW, new_id=lambda: event_id(f"{1:032x}"))
@@ -35,11 +34,8 @@ class Moment:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_sqlite(tmp_path / "forewarn.db")
-    opened.write(lambda tx: tx.next_epoch())
-    put_operation(opened, WORK)
-    yield opened
-    opened.close()
+    with store_with(WORK, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture

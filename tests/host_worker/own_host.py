@@ -26,6 +26,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.host_offers import find_offers, report_offer, take_offer
 from forewarn.ports.store import Store, StoreUnavailableError
 from forewarn.protocol.vocabulary import event_id
+from forewarn.storage.sqlite import open_sqlite
 
 HOST = HostName("kvm-0")
 
@@ -156,3 +157,13 @@ class OwnHost:
             finally:
                 stopping.set()
                 thread.join(20)
+
+
+@contextmanager
+def store_with(task: HostTask, folder: Path) -> Iterator[Store]:
+    """Open a store in *folder* whose leader is at work on *task*."""
+    opened = open_sqlite(folder / "forewarn.db")
+    opened.write(lambda tx: tx.next_epoch())
+    put_operation(opened, task)
+    yield opened
+    opened.close()

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.executors.conftest import ask_until, script, wait_until
 from tests.executors.host_work import TASKS, WORK, host_work, make_host_worker
-from tests.host_worker.own_host import OwnHost, put_operation
+from tests.host_worker.own_host import OwnHost, put_operation, store_with
 
 from forewarn.domain.host_operation import HostPhase
 from forewarn.domain.host_work import HostTask, HostTaskKind
@@ -22,7 +22,6 @@ from forewarn.executors.host_tasks import ContractedHostWorker, HostOrder
 from forewarn.host_worker.exchange import Exchange
 from forewarn.host_worker.fetcher import WorkFetcher, WorkRefusedError
 from forewarn.ports.store import Store
-from forewarn.storage.sqlite import open_sqlite
 
 KEY = (WORK.operation_id, WORK.name)
 RETURN = TASKS[3]
@@ -34,11 +33,8 @@ while [ ! -e {folder}/end ]; do sleep 0.02; done
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_sqlite(tmp_path / "forewarn.db")
-    opened.write(lambda tx: tx.next_epoch())
-    put_operation(opened, WORK)
-    yield opened
-    opened.close()
+    with store_with(WORK, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ ASGI, and no part of the OpenAPI document; docs/reference/feed.md describes it.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Final, Literal, TypeVar
+from functools import partial
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, StrictStr
 from starlette.requests import Request
@@ -27,8 +28,6 @@ from forewarn.operations.context import Context
 from forewarn.operations.host_offers import find_offers, report_offer, take_offer
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Transaction
-
-T = TypeVar("T")
 
 _PREFIX: Final = f"{FRONT_PREFIX}/host-work"
 _LONGEST_REASON: Final = 500
@@ -81,20 +80,13 @@ async def _list(request: Request) -> Response:
 
 
 async def _take(request: Request) -> Response:
-    services, principal, host = _identify(request)
+    _identify(request)
     ticket = (await read_body(request, OfferTaking)).ticket
-    offered = _offered(request)
-    await _write(
-        services,
-        principal,
-        request,
-        lambda tx, context: take_offer(tx, context, host, offered, ticket),
-    )
-    return Response(status_code=204)
+    return await _write(request, partial(take_offer, ticket=ticket))
 
 
 async def _report(request: Request) -> Response:
-    services, principal, host = _identify(request)
+    *_, host = _identify(request)
     report = await read_body(request, OfferReport)
     if report.host is not None and name_key(report.host) != name_key(host):
         raise OtherHostError(report.host)
@@ -103,14 +95,7 @@ async def _report(request: Request) -> Response:
         reason="".join(filter(str.isprintable, report.reason)),
         moved_to=None if report.host is None else host,
     )
-    offered = _offered(request)
-    await _write(
-        services,
-        principal,
-        request,
-        lambda tx, context: report_offer(tx, context, host, offered, said),
-    )
-    return Response(status_code=204)
+    return await _write(request, partial(report_offer, said=said))
 
 
 def _identify(request: Request) -> tuple[Services, Principal, HostName]:
@@ -125,16 +110,13 @@ def _describe(offer: HostOffer) -> dict[str, object]:
     return {"name": offer.task, "status": offer.status, "order": offer.order}
 
 
-def _offered(request: Request) -> tuple[OperationId, str]:
-    return OperationId(request.path_params["operation_id"]), request.path_params["task"]
-
-
 async def _write(
-    services: Services,
-    principal: Principal,
     request: Request,
-    work: Callable[[Transaction, Context], T],
-) -> T:
+    work: Callable[[Transaction, Context, HostName, tuple[OperationId, str]], None],
+) -> Response:
+    services, principal, host = _identify(request)
+    offered = OperationId(request.path_params["operation_id"]), request.path_params["task"]
     where = request.client.host if request.client else ""
     asked = replace(services.context(principal.name), where=where, actor=Actor.OPERATOR)
-    return await asyncio.wrap_future(services.store.submit(lambda tx: work(tx, asked)))
+    await asyncio.wrap_future(services.store.submit(lambda tx: work(tx, asked, host, offered)))
+    return Response(status_code=204)
