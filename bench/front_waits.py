@@ -111,7 +111,7 @@ def measure_memory(__: float, vms: int) -> Iterator[Row]:
 
 def measure_apply(seconds: float, _: int) -> Iterator[Row]:
     """Poll through a front process, in turns while nothing happens and while a fleet is applied."""
-    what = f"p99 of polls during a {APPLIED:,}-VM apply, one front"
+    what = f"p99 poll time during a {APPLIED:,}-VM apply, one front"
     goal = f"≤ {APPLY_GOAL} x idle"
     fleet = describe(APPLIED, network=127)
     with tempfile.TemporaryDirectory() as name, _fronted(Path(name), fleet) as (server, _front):
