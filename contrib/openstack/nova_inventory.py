@@ -184,7 +184,7 @@ def main() -> str:
         "--network", action="append", default=[], help="only addresses of this network; repeatable"
     )
     parser.add_argument(
-        "--names", choices=("name", "id"), default="name", help="what to call machines"
+        "--names", choices=("name", "id"), default="name", help="names of machines"
     )
     options = parser.parse_args()
     session = nova.open_session(options)
