@@ -1,4 +1,4 @@
-# Stop Windows services and IIS application pools before an event, and start those that it stopped afterwards.
+# Stop Windows services and IIS application pools before an event. Afterwards, start those that it stopped.
 #
 # This script has never been run, because PowerShell is not available to the tests. First try it on a machine that you
 # can afford to lose.
