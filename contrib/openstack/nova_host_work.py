@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Work on one compute host of an OpenStack cloud for forewarn, check it, and give servers back.
+"""Maintain one compute host of an OpenStack cloud for forewarn, check it, and start its servers.
 
-forewarn runs it for `run`, `verify` and `return` of a [[host_work]] table, and says which in
-OPERATION_TASK. The work: disable the compute service, so that Nova places nothing there, run the
+forewarn runs it for `run`, `verify` and `return` of a [[host_work]] table; OPERATION_TASK has the
+task. The work: disable the compute service, so that Nova places nothing there, run the
 operator's script on the host, reboot it if asked to, wait until the service is up, and enable it.
 A failure leaves the service disabled; a second run begins again.
 """
@@ -191,7 +191,7 @@ def main() -> str:
     nova.add_options(parser)
     parser.add_argument("--script", type=Path, help="shell script to run on the host")
     parser.add_argument("--reboot", action="store_true", help="reboot the host after the script")
-    parser.add_argument("--login", default="root", help="user of ssh; default: root")
+    parser.add_argument("--login", default="root", help="ssh user; default: root")
     options = parser.parse_args()
     task, name = os.environ.get("OPERATION_TASK", ""), os.environ.get("OPERATION_HOST", "")
     if task not in TASKS:
