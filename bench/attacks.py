@@ -40,7 +40,7 @@ FLEET: Final = f"""
 name = "greedy"
 addresses = ["{GREEDY}"]
 [[virtual_machine]]
-name = "neighbour"
+name = "neighbor"
 addresses = ["{NEIGHBOUR}"]
 """
 POLL: Final = (
@@ -66,7 +66,7 @@ def main() -> None:
         _Slice(pid, ports["metadata"]).measure(2)  # what is done once is done now
         start = _memory(pid)
         print(
-            f"{'neighbour p99':<24}{'quiet':>9}{'attacked':>9}{'ratio':>7}{'memory':>10}"
+            f"{'neighbor p99':<24}{'quiet':>9}{'attacked':>9}{'ratio':>7}{'memory':>10}"
             f"{'peak':>9}{'after':>9}",
             flush=True,
         )

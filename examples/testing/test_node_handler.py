@@ -63,11 +63,11 @@ def test_server_leaves_its_load_balancer_until_the_reboot_is_over(
         reboot.assert_status("Completed")
 
 
-def test_server_stays_when_its_neighbour_goes(scheduled_events: Emulator) -> None:
-    mine, neighbour = scheduled_events.vm("web-0"), scheduled_events.vm("web-1")
+def test_server_stays_when_its_neighbor_goes(scheduled_events: Emulator) -> None:
+    mine, neighbor = scheduled_events.vm("web-0"), scheduled_events.vm("web-1")
 
     with handler(mine) as health:
-        theirs = neighbour.redeploy()
+        theirs = neighbor.redeploy()
         scheduled_events.await_seen(theirs, by=mine, timeout=SECONDS)
         assert status(health) == 200
 

@@ -58,12 +58,12 @@ def test_worker_survives_an_empty_answer_and_an_update_of_the_host(
         scheduled_events.await_approved(reboot, timeout=10)
 
 
-def test_worker_lets_its_neighbour_approve_for_itself(scheduled_events: Emulator) -> None:
-    mine, neighbour = scheduled_events.vm("web-0"), scheduled_events.vm("web-1")
+def test_worker_lets_its_neighbor_approve_for_itself(scheduled_events: Emulator) -> None:
+    mine, neighbor = scheduled_events.vm("web-0"), scheduled_events.vm("web-1")
 
     with Worker(mine.url) as worker:
-        theirs = neighbour.freeze(duration=9)
-        assert mine.document() == neighbour.document()  # one availability set, one document
+        theirs = neighbor.freeze(duration=9)
+        assert mine.document() == neighbor.document()  # one availability set, one document
         ours = mine.freeze(duration=9)
         scheduled_events.await_approved(ours)
 

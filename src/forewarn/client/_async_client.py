@@ -24,7 +24,7 @@ class AsyncClient:
                     await drain()
                     await client.approve(change.event)
 
-    A client belongs to one event loop. Cancelling a call leaves nothing behind.
+    A client belongs to one event loop. Canceling a call leaves nothing behind.
     """
 
     def __init__(

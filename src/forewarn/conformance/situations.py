@@ -179,7 +179,7 @@ _LIFE: Final = (
         play=_own_event,
     ),
     Situation(
-        name="neighbour-event",
+        name="neighbor-event",
         description=(
             f"An event of {NEIGHBOUR_VM}, in the same availability set, is announced and completed."
         ),

@@ -138,7 +138,7 @@ class EmulatedVm:
 
     @property
     def approvals(self) -> tuple[EmulatedApproval, ...]:
-        """What this machine has approved, its own events and its neighbours'."""
+        """What this machine has approved, its own events and its neighbors'."""
         return tuple(given for given in all_approvals(self._engine) if given.by == self.name)
 
     @property
@@ -191,7 +191,7 @@ class EmulatedVm:
 
     @in_one_frame
     def fault(self, kind: FaultKind | str, **parameters: Unpack[FaultParameters]) -> None:
-        """Misbehave towards this machine from now on: docs/reference/faults.md.
+        """Misbehave toward this machine from now on: docs/reference/faults.md.
 
         `vm.fault("empty-body", times=1)`, `vm.fault("status", status=410)`.
         """

@@ -32,7 +32,7 @@ def grade(folder: Path, *words: str | Path) -> Mapping[tuple[str, str], str]:
 
 def test_pacemaker_agent_is_right_until_a_request_goes_wrong(tmp_path: Path) -> None:
     need(PACEMAKER)
-    only = ("--only", "own-event", "--only", "neighbour-event", "--only", "fault-status-410")
+    only = ("--only", "own-event", "--only", "neighbor-event", "--only", "fault-status-410")
     handler = ("env", f"OCF_ROOT={OCF_ROOT}", "sh", PROGRAMS / "graded_azure_events.sh", PACEMAKER)
 
     failed = grade(tmp_path, *only, "--", *handler)
@@ -43,14 +43,14 @@ def test_pacemaker_agent_is_right_until_a_request_goes_wrong(tmp_path: Path) -> 
 
 def test_jobq_stops_for_neighbours_and_hears_no_more_after_an_error(tmp_path: Path) -> None:
     need(JOBQ)
-    names = ("own-event", "neighbour-event", "fault-status-500", "fault-extra-fields")
+    names = ("own-event", "neighbor-event", "fault-status-500", "fault-extra-fields")
     only = [word for name in names for word in ("--only", name)]
     handler = ("env", "AZ_BATCH_TASK_ID=1", JOBQ, PROGRAMS / "graded_preemption.py")
 
     failed = grade(tmp_path, "--type", "Preempt", *only, "--", *handler)
 
     assert failed == {
-        ("neighbour-event", "own"): "prepared for the event of another machine",
+        ("neighbor-event", "own"): "prepared for the event of another machine",
         ("fault-status-500", "saw"): "never read the Preempt of web-0",
         ("fault-status-500", "prepared"): "did not prepare for the Preempt of web-0",
         ("fault-extra-fields", "saw"): "never read the Preempt of web-0",

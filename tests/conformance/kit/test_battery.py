@@ -49,7 +49,7 @@ MISTAKES: Mapping[str, tuple[str, Grade, str]] = {
     "never-prepares": ("own-event", Grade.PREPARED, "unprepared"),
     "approves-first": ("own-event", Grade.PREPARED, "unprepared"),
     "approves-anyway": ("failed-preparation", Grade.DECLINED, "although its preparation"),
-    "takes-all": ("neighbour-event", Grade.OWN, "approved the Reboot of web-1"),
+    "takes-all": ("neighbor-event", Grade.OWN, "approved the Reboot of web-1"),
     "never-recovers": ("own-event", Grade.RECOVERED, "did not recover"),
     "recovers-early": ("own-event", Grade.RECOVERED, "recovered before"),
     "forgets": ("restart", Grade.RECOVERED, "did not recover"),
