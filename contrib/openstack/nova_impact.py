@@ -265,13 +265,17 @@ def main() -> str:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     nova.add_options(parser)
     parser.add_argument("--migrate", action="store_true", help="Freeze: migrate live instead")
-    parser.add_argument("--target", metavar="HOST", help="where to move; default: Nova chooses")
+    parser.add_argument("--target", metavar="HOST", help="host to move to; default: Nova chooses")
     parser.add_argument(
         "--evacuate", action="store_true", help="Redeploy: rebuild elsewhere if the host is down"
     )
     parser.add_argument("--delete", action="store_true", help="Terminate: delete the server")
     parser.add_argument(
-        "--grace", type=float, default=180, metavar="SECONDS", help="of a reboot; default: 180"
+        "--grace",
+        type=float,
+        default=180,
+        metavar="SECONDS",
+        help="grace period of a reboot; default: 180",
     )
     parser.add_argument(
         "--freeze", type=float, default=5, metavar="SECONDS", help="if unannounced; default: 5"

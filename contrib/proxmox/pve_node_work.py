@@ -163,7 +163,7 @@ def main() -> str:
     pve.add_options(parser)
     parser.add_argument("--script", type=Path, help="shell script to run on the node")
     parser.add_argument("--reboot", action="store_true", help="reboot the node after the script")
-    parser.add_argument("--login", default="root", help="user of ssh; default: root")
+    parser.add_argument("--login", default="root", help="ssh user; default: root")
     options = parser.parse_args()
     task, name = os.environ.get("OPERATION_TASK", ""), os.environ.get("OPERATION_HOST", "")
     if task not in TASKS:

@@ -138,7 +138,7 @@ def test_check_says_what_the_server_is(url: str) -> None:
     assert "encoding UTF8" in empty.stdout
     assert "The database is empty; forewarn serve creates its tables." in empty.stdout
     assert "The database user can write." in well.stdout
-    assert "The schema is that of this version." in well.stdout
+    assert "The schema matches this version." in well.stdout
     assert "try: forewarn db upgrade" in old.stdout
     assert "cannot be reached" in away.stdout
 

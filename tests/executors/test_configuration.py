@@ -127,9 +127,9 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
             "item 1 of event_types of command 1: it must be one of 'Freeze'",
         ),
         (RUN + "event_types = []\n", 3, "event_types of command 1: it is empty; leave it out to"),
-        (RUN + "hosts = []\n", 3, "hosts of command 1: it is empty; leave it out to mean all."),
+        (RUN + "hosts = []\n", 3, "hosts of command 1: it is empty; omit it to include all."),
         (RUN + 'hosts = ["a", "b, c"]\n', 3, "item 2 of hosts of command 1: 'b, c' is neither the"),
-        (KVM + "to = []\n", 3, "to of libvirt 1: it is empty; leave it out to mean all."),
+        (KVM + "to = []\n", 3, "to of libvirt 1: it is empty; omit it to include all."),
         (HOST_RUN + "hosts = []\n", 3, "hosts of host_work 1: it is empty; leave it out to mean"),
         ("[[libvirt]]\n", 1, "uri of libvirt 1: it is required."),
         (
@@ -363,7 +363,7 @@ def test_hosts_that_fetch_their_own_work_are_read(write: Write) -> None:
         (
             '[[host_work]]\nfetched = ["verify"]\n',
             2,
-            'fetched of host_work 1: the host has to fetch "work"',
+            'fetched of host_work 1: "work" is required',
         ),
         ('[[host_work]]\nfetched = ["reboot"]\n', 2, "item 1 of fetched of host_work 1: "),
         (FETCHED + 'verify_every = "1m"\n', 3, "verify_every of host_work 1: it needs verify"),

@@ -95,10 +95,10 @@ def test_failure_names_the_neighbour_who_approved() -> None:
             event.assert_not_approved()
 
     assert first_line(wrong_one) == (
-        "Reboot of web-0 was not approved by web-0, but by its neighbour web-1; "
+        "Reboot of web-0 was not approved by web-0, but by its neighbor web-1; "
         "web-0 sent no request, but web-1 did"
     )
-    assert first_line(any_one) == "Reboot of web-0 was approved by its neighbour web-1"
+    assert first_line(any_one) == "Reboot of web-0 was approved by its neighbor web-1"
 
 
 def test_failure_names_the_event_that_was_approved_instead(emulator: Emulator) -> None:

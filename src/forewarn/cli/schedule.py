@@ -146,7 +146,7 @@ def next_dates(
 @command(app, "set", DRY_RUN)
 @taking(_CHANGES)
 def change(session: Session, given: Given, *, name: ScheduleArgument) -> None:
-    """Change a schedule from its next date on; an empty value clears.
+    """Change options from the next date on; an empty value clears one.
 
     Example: forewarn schedule set patches --every 'second Tue' --at-once 4
     """

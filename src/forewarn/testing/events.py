@@ -164,7 +164,7 @@ class EmulatedEvent:
         vms = self._engine.read(lambda reading: reading.topology().virtual_machines)
         approvers = dict.fromkeys(approval.by for approval in self.approvals)
         return "by " + ", ".join(
-            f"its neighbour {name}" if name in vms and name not in own else name
+            f"its neighbor {name}" if name in vms and name not in own else name
             for name in approvers
         )
 
