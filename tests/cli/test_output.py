@@ -236,7 +236,7 @@ def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
     assert shown(started) == expected
     assert shown(run("maintenance", "status", FIRST)) == expected
     assert shown(run("maintenance", "list")) == table(f"""
-        MAINTENANCE                           TYPE    STATUS   OF                  PROGRESS
+        MAINTENANCE                           TYPE    STATUS   TARGETS             PROGRESS
         {FIRST}  Freeze  running  2 virtual machines  1 waiting
         """)
 
