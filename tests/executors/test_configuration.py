@@ -126,11 +126,11 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
             3,
             "item 1 of event_types of command 1: it must be one of 'Freeze'",
         ),
-        (RUN + "event_types = []\n", 3, "event_types of command 1: it is empty; leave it out to"),
+        (RUN + "event_types = []\n", 3, "event_types of command 1: it is empty; omit it to include"),
         (RUN + "hosts = []\n", 3, "hosts of command 1: it is empty; omit it to include all."),
         (RUN + 'hosts = ["a", "b, c"]\n', 3, "item 2 of hosts of command 1: 'b, c' is neither the"),
         (KVM + "to = []\n", 3, "to of libvirt 1: it is empty; omit it to include all."),
-        (HOST_RUN + "hosts = []\n", 3, "hosts of host_work 1: it is empty; leave it out to mean"),
+        (HOST_RUN + "hosts = []\n", 3, "hosts of host_work 1: it is empty; omit it to include"),
         ("[[libvirt]]\n", 1, "uri of libvirt 1: it is required."),
         (
             KVM.replace("qemu+ssh://", ""),

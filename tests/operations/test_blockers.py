@@ -351,8 +351,8 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
     world.approve(E1)
 
     assert world.sentence(ReasonKind.BY_HAND) == (
-        f"Event {E1} in {DB}: Since 2026-01-05 08:00:00 GMT, the event waits for an operator to "
-        "carry out the impact on db-0 and complete it, with: "
+        f"Event {E1} in {DB}: The event has been waiting since 2026-01-05 08:00:00 GMT for an "
+        "operator to carry out the impact on db-0 and complete it, with: "
         f"forewarn event complete {E1}"
     )
     assert world.verdict() == (
