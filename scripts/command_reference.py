@@ -14,8 +14,8 @@ from forewarn.cli.errors import ExitCode
 _TERMS: Final = """\
 ## Terms
 
-- A **scope** is the virtual machines that share one document: a set, a service, a scale set or a
-  standalone machine.
+- A **scope** is a group of virtual machines that share one document: an availability set, a cloud
+  service, a scale set or a standalone machine.
 - A [**Maintenance**](maintenances.md) announces events for many virtual machines, step by step.
 - A [**gate**](gates.md) is a check that the server asks between steps.
 - [**Maintenance time**](../explanation/time.md) is the time that events follow: real time, or

@@ -126,7 +126,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
             3,
             "item 1 of event_types of command 1: it must be one of 'Freeze'",
         ),
-        (RUN + "event_types = []\n", 3, "event_types of command 1: it is empty; omit it to include"),
+        (RUN + "event_types = []\n", 3, "event_types of command 1: it is empty; omit it to"),
         (RUN + "hosts = []\n", 3, "hosts of command 1: it is empty; omit it to include all."),
         (RUN + 'hosts = ["a", "b, c"]\n', 3, "item 2 of hosts of command 1: 'b, c' is neither the"),
         (KVM + "to = []\n", 3, "to of libvirt 1: it is empty; omit it to include all."),

@@ -10,7 +10,7 @@ from forewarn.environment import environment_with
 
 
 def work(*, config: Annotated[Path, option("FILE", "Settings file.")]) -> None:
-    """Fetch the work on this host from a server, and do it.
+    """Fetch this host's work from a server, and do it.
 
     It runs only the programs named in FILE, when the server asks for them, and reports
     their results. It opens no port.

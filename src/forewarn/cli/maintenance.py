@@ -173,7 +173,7 @@ def explain(
 
 @command(app, "watch")
 def watch(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Print each change of a Maintenance until it ends.
+    """Print each change to a Maintenance until it ends.
 
     Example: forewarn maintenance watch 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
