@@ -1,6 +1,6 @@
-# Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
-# Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
-# `make lab` boots machines in QEMU and under libvirt, `make image` runs containers; both fail without root on Debian.
+# All commands of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
+# Debian, `make test` also installs third-party clients; otherwise it skips their tests and prints a note.
+# `make lab` boots machines in QEMU and under libvirt, `make image` runs containers; both need root on Debian.
 PYTHON ?= python3
 WORKERS ?= 4
 BIN := .venv/bin
@@ -9,9 +9,9 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 PYTEST := $(BIN)/pytest $(if $(filter true,$(CI)),--no-skips)
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
 export UV_PYTHON_DOWNLOADS := never
-# Where the edit links of the documentation lead.
+# The target of the edit links in the documentation.
 export REPOSITORY ?= $(patsubst %.git,%,$(filter https://%,$(shell git remote get-url origin 2>/dev/null)))
-# Where it is set, each of the thousands of processes of a test run compiles everything anew.
+# If it were set, each of the thousands of processes of a test run would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
@@ -20,23 +20,23 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: .venv/.runtime  ## see the product work
+demo: .venv/.runtime  ## run the demo
 	@$(BIN)/forewarn demo
 
-test: .venv/.dev  ## run every test, with full branch coverage of the rules and the verbs
+test: .venv/.dev  ## run all tests, and check branch coverage
 	@sh scripts/test_needs.sh || test "$(CI)" != true
 	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
-lab: .venv/.dev  ## reboot, freeze and move virtual machines; needs root and Debian
+lab: .venv/.dev  ## test with real virtual machines; needs root on Debian
 	@sh scripts/lab_needs.sh
 	@$(PYTEST) tests/lab --no-skips
 
-image: .venv/.dev  ## build the container image and run it; needs root and Debian, BASE names another base image
+image: .venv/.dev  ## build and test the container image, from BASE; needs root on Debian
 	@sh scripts/image_needs.sh
 	@sh scripts/build_image.sh $(BASE)
 	@$(PYTEST) tests/image --no-skips
 
-check: .venv/.dev  ## format, lint, types, layers, spelling, word list
+check: .venv/.dev  ## check format, lint, types, layers, spelling and word list
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
@@ -44,11 +44,11 @@ check: .venv/.dev  ## format, lint, types, layers, spelling, word list
 	@$(BIN)/codespell src docs *.md
 	@$(BIN)/python scripts/check_wording.py
 
-format: .venv/.dev  ## rewrite the code in the house format
+format: .venv/.dev  ## format the code
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix-only .
 
-bench: .venv/.dev  ## print the figures
+bench: .venv/.dev  ## run the benchmarks
 	@$(BIN)/python bench/core.py
 	@$(BIN)/python bench/store.py
 	@$(BIN)/python bench/replicas.py
@@ -63,7 +63,7 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/agent.py
 	@$(BIN)/python bench/cli.py
 
-soak: .venv/.dev  ## run the properties and made-up requests for long, kill the server 200 and the agent 300 times, make 1,000 emulators, fail a database and an address over, cut a relay off, grade the examples
+soak: .venv/.dev  ## run the long tests: kills, failovers, leaks, generated input
 	@$(PYTEST) tests/e2e/test_crash.py --kills 200
 	@$(PYTEST) tests/e2e/agent/test_many_kills.py --agent-kills 300
 	@$(PYTEST) tests/testing/test_leaks.py --emulators 1000
@@ -71,15 +71,15 @@ soak: .venv/.dev  ## run the properties and made-up requests for long, kill the 
 	@$(PYTEST) tests/conformance/kit/soak_examples.py
 	@$(PYTEST) tests/properties tests/http/control/test_openapi.py --hypothesis-profile=soak
 
-reference: .venv/.dev  ## rewrite what docs/ takes from the tables in the code
+reference: .venv/.dev  ## update the generated parts of docs/
 	@$(BIN)/python scripts/generate_reference.py
 
-docs: .venv/.dev  ## build the documentation into site/, and check its links
+docs: .venv/.dev  ## build the documentation in site/, and check its links
 	@rm -rf site
 	@$(BIN)/zensical build --strict
 	@$(BIN)/python scripts/check_site.py
 
-lock: .venv/.dev  ## pin the newest dependencies
+lock: .venv/.dev  ## pin the newest versions of all dependencies
 	@$(COMPILE) --extra server pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) --extra server --extra postgres --group dev pyproject.toml --output-file requirements/dev.txt
 	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt
@@ -89,7 +89,7 @@ lock: .venv/.dev  ## pin the newest dependencies
 	@echo testcontainers | $(COMPILE) - --output-file tests/image/testcontainers.txt
 	@echo openapi-python-client | $(COMPILE) - --output-file tests/e2e/openapi-python-client.txt
 
-clean:  ## remove everything the commands made
+clean:  ## remove everything that these commands created
 	rm -rf .venv .lab dist site .cache .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 .venv/.runtime: .venv/bin/python requirements/runtime.txt requirements/build.txt pyproject.toml
@@ -103,9 +103,9 @@ clean:  ## remove everything the commands made
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "forewarn needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "Making .venv (once) ..."
+	  { echo "forewarn needs Python 3.11 or newer; choose another with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Creating .venv (once) ..."
 	@$(PYTHON) -m venv --clear .venv || \
-	  { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	  { echo "python3 cannot create a virtual environment; on Debian, run: apt-get install python3-venv" >&2; exit 1; }
 	@test "$(UV)" != "$(BIN)/uv" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes --requirement requirements/uv.txt

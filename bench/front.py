@@ -60,7 +60,9 @@ def main() -> None:
 def _write(page: Path, rows: Iterable[Row]) -> None:
     """Put the table in its place in *page*."""
     lines = (f"| {row.what} | {row.goal} | {_verdict(row)} |" for row in rows)
-    table = "\n".join((_machine(), "", "| | goal | measured |", "|---|---|---|", *lines))
+    table = "\n".join(
+        (_machine(), "", "| measurement | goal | measured |", "|---|---|---|", *lines)
+    )
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")

@@ -58,15 +58,17 @@ def measure_callers(seconds: float, _: int) -> Iterator[Row]:
             raise SystemExit("not all of them serve as many bytes")
         print(f"{len(body)} bytes; µs of CPU per poll, and polls per second", flush=True)
         by_itself = partial(_drive_from, "each", SOURCES)
-        yield from _compare("kept connection", KEPT_GOAL, drive_with_wrk, targets, seconds)
+        yield from _compare("keep-alive", KEPT_GOAL, drive_with_wrk, targets, seconds)
         yield from _compare(
-            "connection each, announced",
+            "new connection each, `Connection: close`",
             EACH_GOAL,
             drive_with_wrk,
             {name: _closing(target) for name, target in targets.items()},
             seconds,
         )
-        yield from _compare("connection each, like curl", EACH_GOAL, by_itself, targets, seconds)
+        yield from _compare(
+            "new connection each, closed by the client", EACH_GOAL, by_itself, targets, seconds
+        )
 
 
 def _drive_from(kind: str, sources: Sequence[str], target: Target, seconds: float) -> Figures:
@@ -92,8 +94,8 @@ def _compare(
     )
     more = {name: _more(middle[name].cpu, ours) for name in CALLERS if name != "address"}
     yield Row(
-        f"the same by {', '.join(more)}",
-        f"within {CALLERS_GOAL} % of by address",
+        f"the same, VM identified by {', '.join(more)}",
+        f"at most {CALLERS_GOAL} % more than by address",
         ", ".join(f"{percent:+.0f} %" for percent in more.values()),
         max(more.values()) <= CALLERS_GOAL,
     )
@@ -206,13 +208,13 @@ def measure_sizes(seconds: float, vms: int) -> Iterator[Row]:
             for size, fleet in fleets.items()
         }
         del fleets
-        for kind, what in (("kept", "kept connection"), ("each", "connection each")):
+        for kind, what in (("kept", "keep-alive"), ("each", "new connection each")):
             middle = _in_turns(partial(_drive_from, kind, sources), targets, seconds)
             few, many = middle.values()
             percent = _more(many.cpu, few.cpu)
             yield Row(
-                f"{FEW} → {vms:,} VMs, {len(sources):,} addresses, {what}",
-                f"within {SIZE_GOAL} %",
+                f"CPU per poll, {vms:,} VMs instead of {FEW}, {what}",
+                f"at most {SIZE_GOAL} % more",
                 f"{percent:+.0f} % ({few.cpu:.1f} → {many.cpu:.1f} µs)",
                 percent <= SIZE_GOAL,
             )

@@ -64,7 +64,7 @@ def measure_parked(_: float, __: int) -> Iterator[Row]:
             server.wait_for(scheduled_events(VM))
             times = median(_wait_for_changes(server))
     yield Row(
-        f"{PARKED:,} parked long polls, commit → last byte, p99",
+        f"{PARKED:,} waiting polls, from commit to last byte, p99",
         f"≤ {PARKED_GOAL} ms",
         f"{times * 1000:.0f} ms, counted from the request that commits",
         times * 1000 <= PARKED_GOAL,
@@ -111,7 +111,7 @@ def measure_memory(__: float, vms: int) -> Iterator[Row]:
 
 def measure_apply(seconds: float, _: int) -> Iterator[Row]:
     """Poll through a front process, in turns while nothing happens and while a fleet is applied."""
-    what = f"p99 of polls during a {APPLIED:,}-VM apply, one front"
+    what = f"p99 poll time during a {APPLIED:,}-VM apply, one front"
     goal = f"≤ {APPLY_GOAL} x idle"
     fleet = describe(APPLIED, network=127)
     with tempfile.TemporaryDirectory() as name, _fronted(Path(name), fleet) as (server, _front):
@@ -149,9 +149,9 @@ def measure_relay(_: float, __: int) -> Iterator[Row]:
             with nginx(folder / "nginx", EMPTY) as beside:
                 their_each, their_kept = _shares(beside, order)
     yield Row(
-        f"relay, {GUESTS} guests that poll once a second",
+        f"relay, {GUESTS} VMs that poll once a second",
         f"≤ {RELAY_MEMORY_GOAL} MiB, ≤ {RELAY_CPU_GOAL} % of a core",
-        f"{memory:.1f} MiB, {kept:.2f} % on kept connections, {each:.2f} % with one each "
+        f"{memory:.1f} MiB, {kept:.2f} % with keep-alive, {each:.2f} % with new connections "
         f"(nginx {their_kept:.2f} % and {their_each:.2f} %)",
         memory <= RELAY_MEMORY_GOAL and max(kept, each) <= RELAY_CPU_GOAL,
     )

@@ -1,13 +1,13 @@
 # shellcheck shell=sh
-# What the hooks beside this file share. They read it; it is no hook itself.
+# Functions that the hooks in this folder share. This file is not a hook itself.
 #
-# A hook that takes things out and puts them back sets THINGS, words without blanks, and defines
-#   look THING      print "in" or "out"; fail if that cannot be told
-#   take_out THING  let nothing new come to it
-#   drain THING     fail while something is left in it, and say what; unless defined, nothing is
+# A hook that takes things out of use and puts them back sets THINGS, a list of words, and defines
+#   look THING      print "in" or "out"; fail if the state is unknown
+#   take_out THING  stop new work for it
+#   drain THING     fail while it still has work, and print which; optional
 #   put_back THING  undo take_out
-# and then calls run_phase. What was out before is left alone, then and afterwards. What is out for
-# two events is put back after the second.
+# Then it calls run_phase. Things that were already out stay out. Things that are out for two events
+# are put back after the second.
 
 set -uf
 
@@ -17,7 +17,7 @@ NAME=${NAME#-}
 CONF=${FOREWARN_HOOKS_CONF:-/etc/forewarn/hooks}/$NAME.conf
 STATE=${FOREWARN_HOOKS_STATE:-/var/lib/forewarn-agent/hooks}/$NAME
 
-# one line, whatever others have said
+# say MESSAGE: print it in one line
 say() {
   printf '%s\n' "$(printf '%s: %s' "$NAME" "$*" | tr -s '[:space:]' ' ')"
 }
@@ -32,18 +32,18 @@ not_yet() {
   exit 75
 }
 
-# for functions: it fails, and that is why
+# because REASON: print it, and make the calling function fail
 because() {
   printf '%s\n' "$*" >&2
   return 1
 }
 
-# need VARIABLE: it has no default
+# need VARIABLE: fail if a setting without a default is missing
 need() {
   eval "[ -n \"\${$1:-}\" ]" || fail "set $1 in $CONF"
 }
 
-# only_in PHASE: for hooks that have nothing to put back
+# only_in PHASE: exit in all other phases; for hooks that have nothing to put back
 only_in() {
   [ "${EVENT_PHASE:-}" = "$1" ] || {
     say "nothing to do in phase ${EVENT_PHASE:-}"
@@ -67,7 +67,7 @@ run_phase() {
   esac
 }
 
-# Hooks of two events may run at once.
+# Hooks of two events may run at the same time.
 lock() {
   case ${EVENT_ID:-} in
     '' | .* | *[!A-Za-z0-9._-]*) fail "EVENT_ID is missing, or cannot be the name of a file" ;;
@@ -106,7 +106,7 @@ put_all_back() {
   }
   taken=$(cat "$STATE/taken")
   for thing in $taken; do
-    # What has just booted may not answer yet.
+    # A service that has just booted may not answer yet.
     where=$(look "$thing") || not_yet "cannot tell yet whether $thing is in or out"
     [ "$where" = out ] || continue
     said=$(put_back "$thing" 2>&1) || not_yet "cannot put back $thing: $said"
@@ -115,14 +115,14 @@ put_all_back() {
   say "back:" "$taken"
 }
 
-# Before it is done, on disk, and with the last first: that is the order to put things back in.
+# remember THING: record it on disk before it is taken out. The last thing comes first, as it is put back first.
 remember() {
   touch "$STATE/taken"
   ! grep -qxF -e "$1" "$STATE/taken" || return 0
   { echo "$1" && cat "$STATE/taken"; } > "$STATE/taken.new" &&
     sync "$STATE/taken.new" &&
     mv "$STATE/taken.new" "$STATE/taken" &&
-    sync "$STATE" # the new name too, or a power cut may bring back what was there before
+    sync "$STATE" # also the renaming, or a power cut may restore the old file
 }
 
 # shellcheck source=/dev/null

@@ -1,11 +1,12 @@
-# Stop services of Windows and application pools of IIS before an event, and start those again that it stopped.
+# Stop Windows services and IIS application pools before an event. Afterwards, start those that it stopped.
 #
-# It has never been run: no PowerShell could be had for tests. Try it first on something you can lose.
+# This script has never been run, because PowerShell is not available to the tests. First try it on a machine that you
+# can afford to lose.
 #
 # Settings are in %ProgramData%\forewarn\hooks\windows-services.psd1:
 #   @{ Services = @('MyApp', 'MyWorker'); AppPools = @('DefaultAppPool') }
-# They are stopped in this order, and started in the other. What was stopped before is left alone, then and
-# afterwards. What two events need stopped is started after the second.
+# They are stopped in this order, and started in reverse order. Services that were already stopped stay stopped.
+# Services that are stopped for two events start after the second.
 
 Set-StrictMode -Version 2
 $ErrorActionPreference = 'Stop'
@@ -50,7 +51,7 @@ function Stop-All {
     New-Item -ItemType File -Force -Path (Join-Path $Events $env:EVENT_ID) | Out-Null
     foreach ($thing in $things) {
         if ((Get-State $thing) -in 'Stopped', 'StopPending', 'Stopping') { continue }
-        # Before it is done, and with the last first.
+        # Record it before stopping it. The last one comes first, as it is started first.
         $taken = @(Get-Taken)
         if ($thing -notin $taken) { Set-Content -LiteralPath $Record -Value (@($thing) + $taken) }
         Stop-Thing $thing
@@ -72,7 +73,7 @@ function Start-All {
         }
     }
     catch {
-        # What has just booted may not be there yet.
+        # A service may not be available yet, right after a boot.
         Exit-With 75 "cannot start yet: $_"
     }
     Remove-Item -LiteralPath $Record
@@ -82,7 +83,7 @@ function Start-All {
 if ($env:EVENT_PHASE -notin 'scheduled', 'recovered', 'canceled') { Exit-With 0 "nothing to do in phase $env:EVENT_PHASE" }
 if ($env:EVENT_ID -notmatch '^[A-Za-z0-9_-]+$') { Exit-With 1 'EVENT_ID is missing, or cannot be the name of a file' }
 New-Item -ItemType Directory -Force -Path $Events | Out-Null
-# Hooks of two events may run at once.
+# Hooks of two events may run at the same time.
 $mutex = New-Object System.Threading.Mutex $false, "Global\forewarn-$Name"
 try { [void] $mutex.WaitOne() } catch [System.Threading.AbandonedMutexException] { }
 if ($env:EVENT_PHASE -eq 'scheduled') { Stop-All } else { Start-All }

@@ -203,9 +203,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--credentials", type=Path, help="file with OS_* variables; default: the environment"
     )
-    parser.add_argument("--ca-file", type=Path, help="CA certificates to trust; default: OS_CACERT")
-    parser.add_argument("--allow-http", action="store_true", help="send secrets unencrypted")
-    parser.add_argument("--all-projects", action="store_true", help="for administrators")
+    parser.add_argument("--ca-file", type=Path, help="CA certificates; default: OS_CACERT")
+    parser.add_argument("--allow-http", action="store_true", help="allow secrets over plain HTTP")
+    parser.add_argument("--all-projects", action="store_true", help="needs role admin")
     parser.add_argument(
         "--request-timeout", type=float, default=30, metavar="SECONDS", help="default: 30"
     )
@@ -217,7 +217,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="timeout for each action; default: 1800",
     )
     parser.add_argument(
-        "--pause", type=float, default=2, metavar="SECONDS", help="between looks; default: 2"
+        "--pause", type=float, default=2, metavar="SECONDS", help="between checks; default: 2"
     )
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Work on one compute host of an OpenStack cloud for forewarn, check it, and give servers back.
+"""Maintain one compute host of an OpenStack cloud for forewarn, check it, and start its servers.
 
-forewarn runs it for `run`, `verify` and `return` of a [[host_work]] table, and says which in
-OPERATION_TASK. The work: disable the compute service, so that Nova places nothing there, run the
+forewarn runs it for `run`, `verify` and `return` of a [[host_work]] table; OPERATION_TASK has the
+task. The work: disable the compute service, so that Nova places nothing there, run the
 operator's script on the host, reboot it if asked to, wait until the service is up, and enable it.
 A failure leaves the service disabled; a second run begins again.
 """

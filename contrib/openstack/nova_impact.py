@@ -264,8 +264,8 @@ def main() -> str:
     """Carry out the impact, and return how it ended."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     nova.add_options(parser)
-    parser.add_argument("--migrate", action="store_true", help="Freeze: migrate live instead")
-    parser.add_argument("--target", metavar="HOST", help="host to move to; default: Nova chooses")
+    parser.add_argument("--migrate", action="store_true", help="Freeze: migrate live")
+    parser.add_argument("--target", metavar="HOST", help="target host; default: Nova chooses")
     parser.add_argument(
         "--evacuate", action="store_true", help="Redeploy: rebuild elsewhere if the host is down"
     )
@@ -275,10 +275,10 @@ def main() -> str:
         type=float,
         default=180,
         metavar="SECONDS",
-        help="grace period of a reboot; default: 180",
+        help="grace period of a soft reboot; default: 180",
     )
     parser.add_argument(
-        "--freeze", type=float, default=5, metavar="SECONDS", help="if unannounced; default: 5"
+        "--freeze", type=float, default=5, metavar="SECONDS", help="if not announced; default: 5"
     )
     options = parser.parse_args()
     event_type, vm = os.environ.get("EVENT_TYPE", ""), os.environ.get("EVENT_VM", "")

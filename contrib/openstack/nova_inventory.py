@@ -183,9 +183,7 @@ def main() -> str:
     parser.add_argument(
         "--network", action="append", default=[], help="only addresses of this network; repeatable"
     )
-    parser.add_argument(
-        "--names", choices=("name", "id"), default="name", help="name machines by this"
-    )
+    parser.add_argument("--names", choices=("name", "id"), default="name", help="names of machines")
     options = parser.parse_args()
     session = nova.open_session(options)
     machines = read_machines(session, options)

@@ -239,7 +239,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every program of this folder has."""
     parser.add_argument("--url", required=True, help="any node, such as https://pve-1:8006")
     parser.add_argument("--token-file", type=Path, help=f"API token; default: ${TOKEN_VARIABLE}")
-    parser.add_argument("--ca-file", type=Path, help="CA certificates to trust")
+    parser.add_argument("--ca-file", type=Path, help="CA certificate of the cluster")
     parser.add_argument(
         "--request-timeout", type=float, default=30, metavar="SECONDS", help="default: 30"
     )
@@ -251,7 +251,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="timeout for each task; default: 1800",
     )
     parser.add_argument(
-        "--pause", type=float, default=1, metavar="SECONDS", help="between looks; default: 1"
+        "--pause", type=float, default=1, metavar="SECONDS", help="between checks; default: 1"
     )
 
 

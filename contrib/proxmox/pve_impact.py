@@ -251,15 +251,15 @@ def main() -> str:
     """Carry out the impact, and return how it ended."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     pve.add_options(parser)
-    parser.add_argument("--migrate", action="store_true", help="Freeze: migrate live instead")
+    parser.add_argument("--migrate", action="store_true", help="Freeze: migrate live")
     parser.add_argument(
         "--target", action="append", default=[], metavar="NODE", help="move only to these nodes"
     )
     parser.add_argument(
-        "--grace", type=int, default=120, metavar="SECONDS", help="to shut down; default: 120"
+        "--grace", type=int, default=120, metavar="SECONDS", help="for a shutdown; default: 120"
     )
     parser.add_argument(
-        "--freeze", type=float, default=5, metavar="SECONDS", help="if unannounced; default: 5"
+        "--freeze", type=float, default=5, metavar="SECONDS", help="if not announced; default: 5"
     )
     options = parser.parse_args()
     event_type, vm = os.environ.get("EVENT_TYPE", ""), os.environ.get("EVENT_VM", "")

@@ -227,7 +227,7 @@ def main() -> str:
     parser.add_argument(
         "--trust-agent",
         action="store_true",
-        help="where cloud-init gives none, take addresses from guest agents",
+        help="get addresses that cloud-init lacks from guest agents",
     )
     options = parser.parse_args()
     session = pve.open_session(options)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Work on one node of a Proxmox VE cluster for forewarn, check it, and give its machines back.
+"""Maintain one node of a Proxmox VE cluster for forewarn, check it, and start its machines.
 
-forewarn runs it for `run`, `verify` and `return` of a [[host_work]] table, and says which in
-OPERATION_TASK. The work: put the node into maintenance mode, wait until HA has emptied it, run the
+forewarn runs it for `run`, `verify` and `return` of a [[host_work]] table; OPERATION_TASK has the
+task. The work: put the node into maintenance mode, wait until HA has emptied it, run the
 operator's script on it, reboot it if asked to, and end maintenance mode. A failure leaves the node
 in maintenance mode, so that nothing is placed there; a second run begins again.
 """

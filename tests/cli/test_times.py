@@ -33,11 +33,12 @@ NEITHER = {
     "schedule set --every": "days",
     "schedule set --until": "a day",
 }
+WHOLE = get_command(app)
 
 
 def parameters() -> Iterator[tuple[tuple[str, ...], Any]]:
     for path in commands():
-        command: Any = get_command(app)
+        command: Any = WHOLE
         for name in path:
             assert isinstance(command, TyperGroup)
             command = command.commands[name]

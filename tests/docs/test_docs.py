@@ -206,7 +206,7 @@ def test_kinds_of_reasons_of_the_reference_are_those_there_are() -> None:
 
 def test_kinds_of_blockers_and_verdicts_of_the_reference_are_those_there_are() -> None:
     page = (ROOT / "docs" / "reference" / "planning.md").read_text(encoding="utf-8")
-    tables = page.split("## Find out why a Maintenance waits")[1].split("| verdict | |")
+    tables = page.split("## Find out why a Maintenance waits")[1].split("| verdict |")
 
     blockers, verdicts = (
         {

@@ -2,7 +2,7 @@
 
 from tests.docs.named_tests import NAMED, ROOT, find_tests
 
-ATTACKERS = ("guest", "neighbour", "SSRF", "operator", "stolen token", "hostile folder")
+ATTACKERS = ("guest", "neighbor", "SSRF", "operator", "stolen token", "hostile folder")
 
 
 def test_every_attacker_is_described() -> None:

@@ -22,7 +22,7 @@ from forewarn.testing import EmulatedVm, Emulator
 
 SURVIVED: Final = {
     # What a server or the network does, and which tests see that the client survives it. A name
-    # without a path is of this file. What does not concern a client is in docs/reference/sdk.md.
+    # without a path is of this file.
     "it answers with an empty body, at first or later": "test_whole_life_is_seen",
     "it is slow, up to two minutes at first": (
         "test_whole_life_is_seen",

@@ -90,7 +90,7 @@ function Invoke-ForewarnControl {
 function Connect-Forewarn {
     <#
     .SYNOPSIS
-    Say which server the other functions talk to; else FOREWARN_SERVER and FOREWARN_TOKEN do.
+    Set the server and token for the other functions; default: FOREWARN_SERVER and FOREWARN_TOKEN.
     .EXAMPLE
     Connect-Forewarn -Server https://forewarn.example.com:8170 -Token (Get-Content admin.token)
     #>
@@ -121,7 +121,7 @@ function Get-ForewarnScheduledEvent {
 function Approve-ForewarnScheduledEvent {
     <#
     .SYNOPSIS
-    Tell the metadata endpoint that this virtual machine is ready: the event may start before its NotBefore.
+    Approve an event at the metadata endpoint, so that it may start before its NotBefore.
     .EXAMPLE
     Get-ForewarnScheduledEvent | Approve-ForewarnScheduledEvent
     #>
@@ -145,7 +145,7 @@ function Approve-ForewarnScheduledEvent {
 function Get-ForewarnEvent {
     <#
     .SYNOPSIS
-    Return one event with its life, or the newest events of a status, a virtual machine or a scope.
+    Return one event with its history, or the newest events by status, virtual machine or scope.
     .EXAMPLE
     Get-ForewarnEvent -Status Scheduled, Started -VM web-0
     #>
@@ -169,7 +169,7 @@ function Get-ForewarnEvent {
 function Get-ForewarnEventHistory {
     <#
     .SYNOPSIS
-    Return the events that have ended, with what came of them.
+    Return the events that have ended, with their outcomes.
     .EXAMPLE
     Get-ForewarnEventHistory -VM web-0 -Since '2h ago'
     #>
@@ -182,7 +182,7 @@ function Get-ForewarnEventHistory {
 function Get-ForewarnEventExplanation {
     <#
     .SYNOPSIS
-    Say why an event is not moving.
+    Explain why an event does not proceed.
     .EXAMPLE
     (Get-ForewarnEventExplanation -EventId $id).reasons.sentence
     #>
@@ -195,7 +195,7 @@ function Get-ForewarnEventExplanation {
 function New-ForewarnEvent {
     <#
     .SYNOPSIS
-    Announce an event: one for each scope and update domain of its resources.
+    Announce an event for each scope and update domain of the resources.
     .EXAMPLE
     New-ForewarnEvent -EventType Reboot -Resource web-0, web-1 -NotBefore 20m -DryRun
     #>
@@ -217,7 +217,7 @@ function New-ForewarnEvent {
 function Approve-ForewarnEvent {
     <#
     .SYNOPSIS
-    Approve for everybody; the event starts as soon as it may.
+    Approve an event for all its virtual machines; it then starts as soon as possible.
     .EXAMPLE
     Get-ForewarnEvent -Status Scheduled | Approve-ForewarnEvent
     #>
@@ -249,7 +249,7 @@ function Set-ForewarnEventNotBefore {
 function Start-ForewarnEvent {
     <#
     .SYNOPSIS
-    Start an event now, past approvals, NotBefore and host operation.
+    Start an event now, regardless of approvals, NotBefore and host operation.
     .EXAMPLE
     Start-ForewarnEvent -EventId $id -Confirm:$false
     #>
@@ -265,7 +265,7 @@ function Start-ForewarnEvent {
 function Complete-ForewarnEvent {
     <#
     .SYNOPSIS
-    End a Started event.
+    Complete a Started event.
     .EXAMPLE
     Complete-ForewarnEvent -EventId $id -Failed -Reason 'no boot'
     #>
@@ -281,7 +281,7 @@ function Complete-ForewarnEvent {
 function Stop-ForewarnEvent {
     <#
     .SYNOPSIS
-    Withdraw a Scheduled event.
+    Cancel a Scheduled event.
     .EXAMPLE
     Stop-ForewarnEvent -EventId $id -Reason 'not today'
     #>
@@ -299,7 +299,7 @@ function Stop-ForewarnEvent {
 function Get-ForewarnVM {
     <#
     .SYNOPSIS
-    Return one virtual machine, or those of the fleet in its order.
+    Return one virtual machine, or all of the fleet, in fleet order.
     .EXAMPLE
     Get-ForewarnVM | Group-Object host
     #>
@@ -315,7 +315,7 @@ function Get-ForewarnVM {
 function Restart-ForewarnVM {
     <#
     .SYNOPSIS
-    Restart as its owner would: announce a Reboot.
+    Restart a virtual machine as its owner would: announce a Reboot.
     .EXAMPLE
     Restart-ForewarnVM -Name web-0
     #>
@@ -331,7 +331,7 @@ function Restart-ForewarnVM {
 function Remove-ForewarnVM {
     <#
     .SYNOPSIS
-    Take a virtual machine out of the fleet.
+    Remove a virtual machine from the fleet.
     .EXAMPLE
     Remove-ForewarnVM -Name web-0 -DryRun
     #>
@@ -363,7 +363,7 @@ function Get-ForewarnMaintenance {
 function Start-ForewarnMaintenance {
     <#
     .SYNOPSIS
-    Begin a Maintenance of scopes and virtual machines, or of hosts.
+    Start a Maintenance of scopes and virtual machines, or of hosts.
     .EXAMPLE
     (Start-ForewarnMaintenance -EventType Freeze -Scope web -DryRun).remaining
     #>
@@ -398,7 +398,7 @@ function Get-ForewarnClock {
 function Step-ForewarnClock {
     <#
     .SYNOPSIS
-    Let virtual time pass, with everything that falls due in it.
+    Advance virtual time, and do everything that becomes due.
     .EXAMPLE
     Step-ForewarnClock -Duration 15m
     #>

@@ -5,10 +5,10 @@ usual verb, values are read without pydantic (which costs more than all the rest
 refused in our words, and help shows arguments by their names alone.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -24,7 +24,7 @@ from typer._param_types import coerce_cli_choice
 from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_group
 
-from forewarn.cli.catalogue import COMMANDS, Listed
+from forewarn.cli.catalogue import COMMANDS
 from forewarn.wording.invalid_values import say_wrong
 
 __all__ = ["HELP", "TOUCHED", "LazyGroup", "completion_script"]
@@ -67,7 +67,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = _Commands()
+        vars(self)["commands"] = _Commands()
         _read_without_pydantic(self)
 
     def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - typer calls it
@@ -135,22 +135,11 @@ class LazyGroup(TyperGroup):
         return [*(CompletionItem(name, help=said) for name, said in found), *options]
 
 
-class _Commands(MutableMapping[str, Command]):
+class _Commands(Mapping[str, Command]):
     """The commands by name, each imported when it is looked up."""
 
-    def __init__(self) -> None:
-        self._loaded: dict[str, Command] = {}
-
     def __getitem__(self, name: str) -> Command:
-        if name not in self._loaded:
-            self._loaded[name] = _load(name, COMMANDS[name])
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: Command) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
+        return _load(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -162,7 +151,9 @@ class _Commands(MutableMapping[str, Command]):
         return name in COMMANDS
 
 
-def _load(name: str, listed: Listed) -> Command:
+@cache
+def _load(name: str) -> Command:
+    listed = COMMANDS[name]
     group = get_group(import_module(f"forewarn.cli.{listed.module or name}").app)
     for command in (group, *group.commands.values()):
         _read_without_pydantic(command)

@@ -1,4 +1,4 @@
-"""The route of Azure Resource Manager, for tools that approve from outside: compatibility.md#arm.
+"""The route for tools that approve from outside: compatibility.md#azure-resource-manager.
 
 Its path is matched in any case, its errors have ARM's envelope, and an api-version has to be given
 and well-formed, whichever it is.

@@ -149,13 +149,13 @@ class Conflict:
         why = (
             "the calendar is closed"
             if self.closes is None
-            else f"too little time is left before the calendar closes at {say_moment(self.closes)}"
+            else f"the calendar has no room before it closes at {say_moment(self.closes)}"
         )
-        kept_free = f" Blackouts: {'; '.join(self.blackouts)}." if self.blackouts else ""
+        closed = f" Blackouts: {'; '.join(self.blackouts)}." if self.blackouts else ""
         return (
             f"{say_steps(self.steps)} could begin at {say_moment(self.ready)}{self.pace}, but "
             f"{why}, so {'they wait' if many else 'it waits'} until {say_moment(self.opens)}."
-            f"{kept_free}"
+            f"{closed}"
         )
 
 

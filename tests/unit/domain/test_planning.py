@@ -271,14 +271,14 @@ def test_step_that_does_not_fit_before_the_window_closes_waits_for_the_next(
     assert earliest(plan) == ["web-0+web-2 12:00-12:10", "web-1 01:00-01:10"]
     assert [conflict.sentence for conflict in plan.conflicts] == [
         (
-            "Step 2 could begin at 2026-03-02 12:10:00 GMT if all approve at once, but too "
-            "little time is left before the calendar closes at 2026-03-02 12:30:00 GMT, so it "
-            "waits until 2026-03-03 01:00:00 GMT."
+            "Step 2 could begin at 2026-03-02 12:10:00 GMT if all approve at once, but the "
+            "calendar has no room before it closes at 2026-03-02 12:30:00 GMT, "
+            "so it waits until 2026-03-03 01:00:00 GMT."
         ),
         (
-            "Step 2 could begin at 2026-03-02 12:25:00 GMT if none approves, but too little "
-            "time is left before the calendar closes at 2026-03-02 12:30:00 GMT, so it waits until "
-            "2026-03-03 01:00:00 GMT."
+            "Step 2 could begin at 2026-03-02 12:25:00 GMT if none approves, but the "
+            "calendar has no room before it closes at 2026-03-02 12:30:00 GMT, "
+            "so it waits until 2026-03-03 01:00:00 GMT."
         ),
     ]
     assert not plan.errors
@@ -388,8 +388,8 @@ def test_holiday_is_kept_free_and_named(fleet: Topology) -> None:
 
     (conflict,) = plan.conflicts
     assert conflict.sentence == (
-        "Step 1 could begin at 2026-03-02 12:00:00 GMT, but the calendar is closed, so it waits "
-        "until 2026-03-03 19:00:00 GMT. Blackouts: 2026-03-02 Europe/Berlin Carnival."
+        "Step 1 could begin at 2026-03-02 12:00:00 GMT, but the calendar is closed, "
+        "so it waits until 2026-03-03 19:00:00 GMT. Blackouts: 2026-03-02 Europe/Berlin Carnival."
     )
 
 
