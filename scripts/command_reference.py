@@ -11,6 +11,17 @@ from typer.main import get_command
 from forewarn.cli.app import app
 from forewarn.cli.errors import ExitCode
 
+_TERMS: Final = """\
+## Terms
+
+- A **scope** is a group of virtual machines that share one document: an availability set, a cloud
+  service, a scale set or a standalone machine.
+- A [**Maintenance**](maintenances.md) announces events for many virtual machines, step by step.
+- A [**gate**](gates.md) is a check that the server asks between steps.
+- [**Maintenance time**](../explanation/time.md) is the time that events follow: real time, or
+  virtual time in tests.
+"""
+
 _TIMES: Final = """\
 ## Durations and times
 
@@ -18,14 +29,17 @@ A DURATION is `30s`, `15m`, `1h30m` or `2d`; a number without a unit is in secon
 duration with its unit, a time of day in GMT (`22:00`), or a date and time with a zone
 (`2026-01-05T08:15:00Z`).
 
-With options for the future (`--not-before`, `--expires`), a duration counts from now, and a time
-of day is the next one. With options for the past (`--since`, `--until`, `--at`), a duration counts
-back from now, and a time of day is the last one. To be explicit, write `+20m` for the future and
-`20m ago` for the past.
+In options for the future (`--not-before`, `--expires`), a duration counts from now, and a time of
+day is its next occurrence. In options for the past (`--since`, `--until`, `--at`), a duration
+counts back from now, and a time of day is its last occurrence. You can also write `+20m` for the
+future and `20m ago` for the past.
 
-Files and the control API take the same forms. In the control API, fields whose names end in
+Files and the control API accept the same forms. In the control API, fields whose names end in
 `_seconds` are numbers.
 """
+
+_AS_IT_IS: Final = "\b\n"
+"""How click marks a paragraph that it does not wrap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +62,14 @@ def command_line() -> Iterator[str]:
     yield ""
     yield "Exit codes: " + ", ".join(f"{code.value} {_words(code)}" for code in ExitCode) + "."
     yield ""
+    yield from _TERMS.splitlines()
+    yield ""
     yield from _TIMES.splitlines()
-    yield from ("", "## Options of nearly all commands", "")
+    yield from ("", "## Common options", "")
     shared = _find_shared(commands)
-    yield from _rows(("option", "what it does"), shared)
+    yield from _rows(("option", "description"), shared)
     yield from ("", "## All commands", "")
-    yield "| command | what it does |"
+    yield "| command | description |"
     yield "| --- | --- |"
     for command in commands:
         anchor = f"forewarn {command.words}".replace(" ", "-")
@@ -76,7 +92,7 @@ def _section(command: DescribedCommand, shared: list[tuple[str, str]]) -> Iterat
     yield from ("", "```console", *(f"$ {example}" for example in command.examples), "```")
     if own := [option for option in command.options if option not in shared]:
         yield ""
-        yield from _rows(("argument or option", "what it is"), own)
+        yield from _rows(("argument or option", "description"), own)
 
 
 def _describe(command: Any, path: tuple[str, ...]) -> Iterator[DescribedCommand]:
@@ -87,9 +103,7 @@ def _describe(command: Any, path: tuple[str, ...]) -> Iterator[DescribedCommand]
         return
     context = command.make_context(path[-1], [], resilient_parsing=True)
     records = (each.get_help_record(context) for each in command.get_params(context))
-    summary, *paragraphs = (
-        " ".join(paragraph.split()) for paragraph in command.help.split("\n\n") if paragraph.strip()
-    )
+    summary, *paragraphs = (_paragraph(text) for text in command.help.split("\n\n") if text.strip())
     yield DescribedCommand(
         words=" ".join(path),
         summary=summary,
@@ -99,6 +113,13 @@ def _describe(command: Any, path: tuple[str, ...]) -> Iterator[DescribedCommand]
         ),
         options=tuple(record for record in records if record is not None),
     )
+
+
+def _paragraph(text: str) -> str:
+    """Return *text* as one line, or as a block if its lines are to stay as they are."""
+    if text.startswith(_AS_IT_IS):
+        return f"```text\n{text.removeprefix(_AS_IT_IS)}\n```"
+    return " ".join(text.split())
 
 
 def _rows(header: tuple[str, str], rows: list[tuple[str, str]]) -> Iterator[str]:
@@ -115,4 +136,4 @@ def _code(text: str) -> str:
 
 
 def _words(code: ExitCode) -> str:
-    return code.name.lower().replace("_", " ")
+    return "usage error" if code is ExitCode.USAGE else code.name.lower().replace("_", " ")

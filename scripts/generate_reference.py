@@ -12,7 +12,7 @@ from typing import Any, Final
 import forewarn.control.app  # noqa: F401 - with the errors of all that it can do
 from command_reference import command_line
 from draw_pictures import pictures
-from forewarn.control.problems import refusals, status_of
+from forewarn.control.problems import problem_of, refusals
 from forewarn.domain.event import DESCRIPTIONS, TRANSITIONS
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
@@ -63,8 +63,8 @@ def _tables() -> Iterator[str]:
     yield ""
     yield "Generated from the tables in the code by `make reference`."
     yield from _table(
-        "Api-versions",
-        ("api-version", "adds", "NotBefore", "Metadata header on POST", "described by"),
+        "API versions",
+        ("api-version", "adds", "NotBefore", "Metadata header on POST", "specification"),
         _version_rows(),
     )
     yield from _table(
@@ -85,7 +85,7 @@ def _tables() -> Iterator[str]:
     yield ""
     yield "![The life of an event](../pictures/life-of-an-event.svg)"
     yield from _table(
-        "Refusals of the metadata endpoint",
+        "Errors of the metadata endpoint",
         ("reason", "status", "body"),
         (
             (refusal.value, answer.status, f"`{answer.body.decode()}`")
@@ -94,27 +94,38 @@ def _tables() -> Iterator[str]:
     )
     yield from _table(
         "Settings of the server",
-        ("setting", "default", "what it says"),
+        ("setting", "default", "description"),
         (
             (f"`{name}`", _default(field.default), field.description)
             for name, field in Settings.model_fields.items()
         ),
     )
     yield ""
-    yield "Each is a flag of `forewarn serve` (`--state-dir`), a variable (`FOREWARN_STATE_DIR`)"
-    yield "and a key of `forewarn.toml` (`state_dir`); flag over variable over file. `proxy_secret`"
-    yield "has no flag."
+    yield "Each setting is a flag of `forewarn serve` (`--state-dir`), an environment variable"
+    yield "(`FOREWARN_STATE_DIR`) and a key in `forewarn.toml` (`state_dir`). Flags override"
+    yield "variables, and variables override the file. `proxy_secret` has no flag."
     yield from _table(
-        "Refusals of the control API",
+        "Errors of the control API",
         ("type", "status"),
-        sorted((f"`{error.__name__}`", int(status_of(error))) for error in refusals()),
+        ((f"`{kind}`", status) for kind, status in sorted(set(_problems()))),
     )
+    yield ""
+    yield "The `type` of an error is `urn:forewarn:problem:` followed by one of these names."
     yield ""
 
 
 def _default(value: object) -> str:
     shown = ", ".join(value) if isinstance(value, tuple) else value
     return "" if shown in {None, ""} else f"`{shown}`"
+
+
+def _problems() -> Iterator[tuple[str, int]]:
+    """Yield each kind of problem that the control API answers with, and its status."""
+    errors = [*refusals()]
+    for error in errors:
+        errors += error.__subclasses__()
+        problem = problem_of(error.__new__(error))
+        yield problem.kind, problem.status.value
 
 
 def _version_rows() -> Iterator[tuple[object, ...]]:

@@ -77,7 +77,7 @@ class Transport:
             host, port = parts.hostname, parts.port
             return HTTPSConnection(host, port, timeout=self.seconds, context=self.context), where
         if not (self.allows_http or _is_loopback(parts)):
-            raise OpenStackError(f'"{url}" takes secrets in clear text; use https or --allow-http')
+            raise OpenStackError(f'"{url}" takes secrets unencrypted; use https or --allow-http')
         return HTTPConnection(parts.hostname, parts.port, timeout=self.seconds), where
 
 
@@ -150,7 +150,7 @@ def read_credentials(path: Path | None) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if name.startswith("OS_")}
     try:
         if path.stat().st_mode & 0o007:
-            raise OpenStackError(f'everybody can read "{path}"; run: chmod o= {path}')
+            raise OpenStackError(f'all users can read "{path}"; run: chmod o= {path}')
         words = shlex.split(path.read_text(encoding="utf-8"), comments=True)
     except OSError as error:
         raise OpenStackError(f'cannot read the credentials "{path}": {error.strerror}') from error

@@ -71,7 +71,7 @@ class Session:
         deadline = time.monotonic() + limit
         while not is_so(found := look()):
             if time.monotonic() > deadline:
-                raise WaitedInVainError(f"waited {limit:g} s in vain for {what}")
+                raise WaitedInVainError(f"timed out after {limit:g} s waiting for {what}")
             time.sleep(self.pause_seconds)
         return found
 
@@ -210,7 +210,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--request-timeout", type=float, default=30, metavar="SECONDS", help="default: 30"
     )
     parser.add_argument(
-        "--wait", type=float, default=1800, metavar="SECONDS", help="for each action; default: 1800"
+        "--wait",
+        type=float,
+        default=1800,
+        metavar="SECONDS",
+        help="timeout for each action; default: 1800",
     )
     parser.add_argument(
         "--pause", type=float, default=2, metavar="SECONDS", help="between checks; default: 2"
@@ -246,5 +250,5 @@ def run(main: Callable[[], str]) -> None:
         sys.exit(1)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
-        print(f"OpenStack answers in an unknown form: {why}", file=sys.stderr, flush=True)
+        print(f"OpenStack sent an unexpected answer: {why}", file=sys.stderr, flush=True)
         sys.exit(1)

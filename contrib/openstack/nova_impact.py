@@ -271,7 +271,11 @@ def main() -> str:
     )
     parser.add_argument("--delete", action="store_true", help="Terminate: delete the server")
     parser.add_argument(
-        "--grace", type=float, default=180, metavar="SECONDS", help="of a soft reboot; default: 180"
+        "--grace",
+        type=float,
+        default=180,
+        metavar="SECONDS",
+        help="grace period of a soft reboot; default: 180",
     )
     parser.add_argument(
         "--freeze", type=float, default=5, metavar="SECONDS", help="if not announced; default: 5"

@@ -66,7 +66,7 @@ def read_machine(found: Mapping[str, Any], options: argparse.Namespace) -> Machi
     project = str(found["tenant_id"])
     group = metadata.pop(_SET, "")
     if group and not _NAME.fullmatch(group):
-        warn(f'server {server.id} stands alone: {_SET} "{group}" is not a name')
+        warn(f'server {server.id} is standalone: {_SET} "{group}" is not a valid name')
         group = ""
     domains = read_domains(server, metadata) if group else {}
     others = {key: value for key, value in metadata.items() if key not in _USUAL_DOMAINS}

@@ -93,7 +93,7 @@ class Session:
         deadline = time.monotonic() + self.wait_seconds
         while not is_so(found := look()):
             if time.monotonic() > deadline:
-                raise ProxmoxError(f"waited {self.wait_seconds:g} s in vain for {what}")
+                raise ProxmoxError(f"timed out after {self.wait_seconds:g} s waiting for {what}")
             time.sleep(self.pause_seconds)
         return found
 
@@ -244,7 +244,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--request-timeout", type=float, default=30, metavar="SECONDS", help="default: 30"
     )
     parser.add_argument(
-        "--wait", type=float, default=1800, metavar="SECONDS", help="for each task; default: 1800"
+        "--wait",
+        type=float,
+        default=1800,
+        metavar="SECONDS",
+        help="timeout for each task; default: 1800",
     )
     parser.add_argument(
         "--pause", type=float, default=1, metavar="SECONDS", help="between checks; default: 1"
@@ -257,7 +261,7 @@ def open_session(options: argparse.Namespace) -> Session:
     if url.scheme not in {"https", "http"} or not url.hostname:
         raise ProxmoxError(f'"{options.url}" is not a URL such as https://pve-1:8006')
     if url.scheme == "http" and not _is_loopback(url.hostname):
-        raise ProxmoxError(f'"{options.url}" would send the token in clear text; use https')
+        raise ProxmoxError(f'"{options.url}" would send the token unencrypted; use https')
     try:
         context = ssl.create_default_context(cafile=options.ca_file)
     except OSError as error:
@@ -281,7 +285,7 @@ def run(main: Callable[[], str]) -> None:
         sys.exit(1)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
-        print(f"Proxmox VE answers in an unknown form: {why}", file=sys.stderr, flush=True)
+        print(f"Proxmox VE sent an unexpected answer: {why}", file=sys.stderr, flush=True)
         sys.exit(1)
 
 
@@ -299,7 +303,7 @@ def _read_token(path: Path | None) -> str:
     else:
         try:
             if path.stat().st_mode & 0o007:
-                raise ProxmoxError(f'everybody can read "{path}"; run: chmod o= {path}')
+                raise ProxmoxError(f'all users can read "{path}"; run: chmod o= {path}')
             token = path.read_text(encoding="utf-8")
         except OSError as error:
             raise ProxmoxError(f'cannot read the token file "{path}": {error.strerror}') from error

@@ -18,8 +18,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known."""
     config.addinivalue_line(
         "markers",
-        f"{_MARK}(fleet, *, default_vm, now, notice, executor): how the emulator of the fixture "
-        "scheduled_events is made; the same arguments as forewarn.testing.Emulator.",
+        f"{_MARK}(fleet, *, default_vm, now, notice, executor): configure the emulator of the "
+        "fixture scheduled_events; same arguments as forewarn.testing.Emulator.",
     )
 
 

@@ -98,11 +98,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "HOST:PORT",
     ),
     "metadata_socket_mode": Setting("File mode of Unix sockets that VMs poll.", "0660", "MODE"),
-    "fronts": Setting("Number of processes that serve polls; 0: the server itself.", 0, "N", int),
+    "fronts": Setting("Processes that serve polls; with 0, the server serves them.", 0, "N", int),
     "control": Setting(
         "Address of the control API and console: HOST:PORT.", CONTROL_ADDRESS, "HOST:PORT"
     ),
-    "control_host": Setting("Additional host name of the control API.", (), "NAME"),
+    "control_host": Setting("Additional host name that the control API accepts.", (), "NAME"),
     "control_certificate": _path("TLS certificate of the control API (PEM file)."),
     "control_key": _path("Private key of the control API's certificate (PEM file)."),
     "insecure_control": _switch("Allow remote operators to connect without TLS."),
@@ -137,7 +137,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "notifications": _path("File with notification targets."),
     "overdue_after": Setting(
-        "Time past its announced duration that makes an event overdue.", "1h", "DURATION"
+        "How far past its announced duration an event becomes overdue.", "1h", "DURATION"
     ),
     "gates": _path("File with gates to ask between steps."),
     "migrate": _switch("Upgrade the database schema at start.", default=True),

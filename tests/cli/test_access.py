@@ -34,7 +34,7 @@ def test_new_token_is_shown_with_its_secret_once(run: Run) -> None:
         scopes:   availability-set/web
         expires:  2026-02-04 08:00:00Z
         """)
-    assert made.stderr == "Store it now; it is not shown again.\n"
+    assert made.stderr == "Store the token now; it is not shown again.\n"
     assert first.split()[-1] not in run("token", "list", "-o", "json").stdout
 
 
@@ -75,7 +75,8 @@ def test_token_for_a_relay_is_for_a_host(
         may:    serve the virtual machines of one host, fetch its work, and nothing else
         host:   {host}
         """)
-    assert tuple(made.stderr.splitlines()) == ("Store it now; it is not shown again.", *notes)
+    said = ("Store the token now; it is not shown again.", *notes)
+    assert tuple(made.stderr.splitlines()) == said
     assert json.loads(run("token", "list", "-o", "json").stdout)["tokens"][0]["host"] == host
 
 

@@ -89,7 +89,7 @@ def test_copy_of_a_database_in_use_says_that_it_is_a_backup(folder: Path, url: s
         (("forewarn.db", "nowhere/new.db"), "its directory does not exist"),
         (("forewarn.db", "forewarn.db"), "forewarn.db is the source"),
         (("URL", "new.db"), "has an outdated schema"),
-        (("postgresql://u:secret@127.0.0.1:1/x", "new.db"), "cannot be reached"),
+        (("postgresql://u:secret@127.0.0.1:1/x", "new.db"), "is not available"),
     ],
 )
 def test_what_cannot_be_copied_is_refused(
@@ -138,9 +138,9 @@ def test_check_says_what_the_server_is(url: str) -> None:
     assert "encoding UTF8" in empty.stdout
     assert "The database is empty; forewarn serve creates its tables." in empty.stdout
     assert "The database user can write." in well.stdout
-    assert "The schema is that of this version." in well.stdout
+    assert "The schema matches this version." in well.stdout
     assert "try: forewarn db upgrade" in old.stdout
-    assert "cannot be reached" in away.stdout
+    assert "is not available" in away.stdout
 
 
 def test_database_that_cannot_keep_every_character_is_refused(postgres: Cluster) -> None:

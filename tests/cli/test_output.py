@@ -236,7 +236,7 @@ def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
     assert shown(started) == expected
     assert shown(run("maintenance", "status", FIRST)) == expected
     assert shown(run("maintenance", "list")) == table(f"""
-        MAINTENANCE                           TYPE    STATUS   OF                  PROGRESS
+        MAINTENANCE                           TYPE    STATUS   TARGETS             PROGRESS
         {FIRST}  Freeze  running  2 virtual machines  1 waiting
         """)
 
@@ -273,11 +273,14 @@ def test_applied_fleet_tells_what_it_skipped(run: Run, tmp_path: Path) -> None:
 
     refused = run("fleet", "apply", "moved.toml")
 
-    assert (refused.exit_code, "moved.toml:2: solo is part of" in refused.stderr) == (4, True)
+    assert (refused.exit_code, "moved.toml:2: solo has events in flight" in refused.stderr) == (
+        4,
+        True,
+    )
     assert refused.stderr.endswith("vm solo, or add --skip-busy to leave it unchanged\n")
     lines = shown(run("fleet", "apply", "moved.toml", "--skip-busy")).splitlines()
     assert lines[0] == "+ new"
-    assert lines[1].startswith("! skipped: solo is part of 0000")
+    assert lines[1].startswith("! skipped: solo has events in flight (0000")
     assert lines[2] == "1 added, 0 changed, 0 removed, 1 skipped"
 
 

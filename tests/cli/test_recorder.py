@@ -211,7 +211,7 @@ def test_status_that_cannot_be_replayed_is_not_kept(take: Take, status: int) -> 
     with endpoint(Said(), Said(status)) as asked:
         _, answer = take(asked, 0.3)
 
-    assert answer.no_answer == f"{status} is not the status of an answer"
+    assert answer.no_answer == f"{status} is not a valid status"
 
 
 def test_names_can_be_left_out(

@@ -49,7 +49,7 @@ def test_program_runs_beside_its_file(script: ScriptWriter, tmp_path: Path) -> N
         ("kill -9 $$", "It was killed by signal 9."),
         ("echo '[['", "Its output is not valid TOML, line 1: "),
         ("echo '{\"a\":'", "Its output is not valid JSON: "),
-        (r"""echo '{"virtual_machine": [{"name": "\ud800"}]}'""", "half a character"),
+        (r"""echo '{"virtual_machine": [{"name": "\ud800"}]}'""", "half of a surrogate pair"),
         ("printf '\\377'", "Its output is not UTF-8 text."),
         ("echo 'x = 1'", "It printed an invalid fleet: x: "),
         ("printf '[[host]]\\n[[host]]\\n'", "(1 more)"),

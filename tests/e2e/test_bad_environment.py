@@ -280,7 +280,7 @@ def test_port_in_use_is_refused(make_server: ServerMaker, data: Path, port: str,
         line = _refuse(server)
 
     assert f"Cannot listen on 127.0.0.1:{getattr(server, port)}" in line
-    assert f"Address already in use. Choose another with {flag}." in line
+    assert f"Address already in use. Choose another address with {flag}." in line
     assert _files(data) == before
 
 

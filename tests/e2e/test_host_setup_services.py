@@ -256,8 +256,8 @@ def test_doctor_finds_what_is_missing(quiet: GuestNetwork) -> None:
     found = examine(quiet)
 
     assert [(each.verdict, each.sentence) for each in found] == [
-        (FindingVerdict.FAIL, "To be done again: Load nftables rules for 2 ports."),
-        (FindingVerdict.FAIL, "To be done again: Add 169.254.169.254 to br0."),
+        (FindingVerdict.FAIL, "A step needs to be repeated: Load nftables rules for 2 ports."),
+        (FindingVerdict.FAIL, "A step needs to be repeated: Add 169.254.169.254 to br0."),
         (FindingVerdict.WARN, "Guests without a binding, which are not served: vnet7."),
         (FindingVerdict.FAIL, "Nothing listens at 169.254.169.254:80."),
     ]
@@ -276,7 +276,7 @@ def test_doctor_says_that_a_setup_was_interrupted(network: GuestNetwork) -> None
     record = SetupRecord(places=("br0",))
     (network.state / "host-setup.json").write_text(encode_record(record), encoding="utf-8")
 
-    assert findings(network)["host setup"] == ("fail", "It was interrupted.")
+    assert findings(network)["host setup"] == ("fail", "The last host setup was interrupted.")
 
 
 def test_record_that_others_can_write_is_not_followed(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_target_that_has_forgotten_the_task_is_never_told_again(
     worker.begin(WORK, epoch=2)
     worker.close()
 
-    assert impact.reason == "the target accepted it, but does not know it any more"
+    assert impact.reason == "the target accepted it, but no longer knows it"
     assert [asked.method for asked in target.asked].count("POST") == 1
 
 

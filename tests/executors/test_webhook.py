@@ -277,7 +277,7 @@ def test_target_that_has_forgotten_what_it_took_is_never_told_again(
     wait_for(resumed, is_unknown)
     begin(resumed)
 
-    assert impact.reason == "the target accepted it, but does not know it any more"
+    assert impact.reason == "the target accepted it, but no longer knows it"
     target.on_get = lambda _: None
     target.end(WEB_0, "done")
     assert wait_for(executor, is_over).status is ImpactStatus.DONE, "it has remembered"

@@ -65,5 +65,5 @@ def test_address_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
-        with pytest.raises(ListeningError, match="Choose another with --metadata"):
+        with pytest.raises(ListeningError, match="Choose another address with --metadata"):
             list(open_listeners(listening_on(metadata=[address])))

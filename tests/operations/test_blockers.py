@@ -351,8 +351,8 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
     world.approve(E1)
 
     assert world.sentence(ReasonKind.BY_HAND) == (
-        f"Event {E1} in {DB}: Since 2026-01-05 08:00:00 GMT, the event waits for an operator to "
-        "carry out the impact on db-0 and complete it, with: "
+        f"Event {E1} in {DB}: The event has been waiting since 2026-01-05 08:00:00 GMT for an "
+        "operator to carry out the impact on db-0 and complete it, with: "
         f"forewarn event complete {E1}"
     )
     assert world.verdict() == (
@@ -411,7 +411,8 @@ def test_impact_that_nobody_was_asked_about_since_the_server_started(world: Worl
     world.start("db")
     world.store.write(lambda tx: start_event(tx, world.context(), E1))
 
-    assert "The executor has not been asked about db-0" in world.sentence(ReasonKind.NOT_ASKED)
+    said = "The server has not asked the executor about db-0"
+    assert said in world.sentence(ReasonKind.NOT_ASKED)
 
 
 def test_event_that_takes_longer_than_expected(world: World) -> None:
@@ -724,7 +725,7 @@ def test_window_that_has_become_too_short(world: World) -> None:
     world.apply(('name = "db"', 'name = "db"\nnotice = "1h"'))
 
     assert world.sentence(BlockerKind.CALENDAR_NEVER) == (
-        f"The next step in {DB} is too long for every opening of the calendar. Abort the "
+        f"The next step in {DB} is too long to ever fit the calendar. Abort the "
         f"maintenance with: forewarn maintenance abort {M1}"
     )
 

@@ -95,7 +95,7 @@ def test_start_leaves_a_machine_in_an_event_as_it_is_and_warns(
 
     ((_, event, reason),) = start(fleet, settings)
 
-    assert (event, reason.startswith("web-0 is part of ")) == ("fleet_file_skipped", True)
+    assert (event, reason.startswith("web-0 has events in flight ")) == ("fleet_file_skipped", True)
     assert host_of(fleet, "web-0") == "kvm-1"
 
 

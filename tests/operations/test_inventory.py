@@ -185,7 +185,7 @@ def test_every_mistake_of_a_declaration_is_told_at_once(fleet: Store, operator: 
 def test_machine_in_an_event_cannot_be_moved_or_removed(fleet: Store, operator: Context) -> None:
     freeze(fleet, operator, "web-0")
 
-    with pytest.raises(VirtualMachineBusyError, match="web-0 is part of 0000"):
+    with pytest.raises(VirtualMachineBusyError, match=r"web-0 has events in flight \(0000"):
         fleet.write(lambda tx: remove_vm(tx, operator, "web-0"))
     with pytest.raises(VirtualMachineBusyError):
         declare(fleet, operator, '[[virtual_machine]]\nname = "web-0"\n')
@@ -403,7 +403,7 @@ def test_machine_in_an_event_is_skipped_and_everything_else_applied(
     vms = topology(fleet).virtual_machines
     (skipped,) = change.skipped
     assert (skipped.vm, len(skipped.event_ids)) == ("web-0", 1)
-    assert "web-0 is part of 0000" in skipped.reason
+    assert "web-0 has events in flight (0000" in skipped.reason
     assert change.changed == ("web-1", "solo")
     assert (vms[VmName("web-0")].host, vms[VmName("web-0")].zone) == ("kvm-0", "")
 

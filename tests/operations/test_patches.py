@@ -109,7 +109,7 @@ def test_closed_host_and_event_refuse_a_move(rich: Store, operator: Context) -> 
     order = EventOrder(event_type=EventType.FREEZE, resources=("solo",))
     rich.write(lambda tx: create_events(tx, operator, order))
 
-    with pytest.raises(VirtualMachineBusyError, match="solo is part of 0000"):
+    with pytest.raises(VirtualMachineBusyError, match=r"solo has events in flight \(0000"):
         patch(rich, operator, "solo", host="kvm-1")
     assert patch(rich, operator, "solo", zone="3").zone == "3"
 

@@ -72,7 +72,7 @@ def test_closed_host_takes_no_virtual_machine(fleet: Store, operator: Context, t
     vm = "new" if text == NEW else "solo"
     assert str(refused.value) == (
         "kvm-1 has been closed to new virtual machines since 2026-01-05 08:00:00 GMT: new kernel. "
-        f"Choose another host for {vm}, open kvm-1, or record the placement as a fact with `as_is`."
+        f"Choose another host for {vm}, open kvm-1, or record an existing placement with `as_is`."
     )
     assert (refused.value.host, refused.value.vms) == ("kvm-1", (vm,))
     assert topology(fleet) is before
@@ -115,7 +115,7 @@ def test_fact_is_not_refused_and_audited_as_one(fleet: Store, operator: Context)
     change = declare(fleet, operator, NEW, as_is=True)
 
     assert change.added == ("new",)
-    assert fleet.read(lambda reading: reading.audit())[-1].detail == "recorded as a fact"
+    assert fleet.read(lambda reading: reading.audit())[-1].detail == "existing placement recorded"
 
 
 def test_closed_host_keeps_what_it_has_and_other_hosts_take_more(

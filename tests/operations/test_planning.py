@@ -186,7 +186,8 @@ def test_plan_warns_of_what_another_maintenance_has_as_well(
         lambda tx: start_maintenance(tx, operator, by_host if is_by_host else WEB)
     ).maintenance_id
 
-    assert shared(fleet, operator, order) == [f"{said} Maintenance {first}, which is not over."]
+    said = f"{said} Maintenance {first}, which is still under way."
+    assert shared(fleet, operator, order) == [said]
     solo = MaintenanceOrder(event_type=EventType.REBOOT, virtual_machines=("solo",))
     assert shared(fleet, operator, solo) == []
     fleet.write(lambda tx: abort_maintenance(tx, operator, first))

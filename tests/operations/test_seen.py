@@ -130,7 +130,8 @@ def test_machine_that_left_read_nothing_and_is_known_as_long_as_it_was_there(
     now = later(began + 2 * MINUTE)
 
     assert seen(fleet, now, "solo", began) == EMPTY
-    with pytest.raises(NotSeenError, match=r"was not in the fleet at .* it left 2026-01-05 08:01"):
+    problem = r"was not in the fleet at .* it left the fleet at 2026-01-05 08:01"
+    with pytest.raises(NotSeenError, match=problem):
         seen(fleet, now, "solo", began + MINUTE)
 
 

@@ -67,7 +67,9 @@ def test_explanation_of_an_event_says_who_moved_where(moves: Moves) -> None:
         lambda reading: explain_event(reading, moves.context(), event.event_id)
     )
 
-    sentence = "The executor says that web-0 moved from kvm-1 to kvm-3, at 2026-01-05 08:00:01 GMT."
+    sentence = (
+        "The executor reported at 2026-01-05 08:00:01 GMT that web-0 moved from kvm-1 to kvm-3."
+    )
     assert sentence in [reason.sentence for reason in found.reasons]
 
 

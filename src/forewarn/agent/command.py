@@ -58,7 +58,7 @@ def _make_parser() -> argparse.ArgumentParser:
             "--config",
             type=Path,
             metavar="FILE",
-            help="default: agent.toml in /etc/forewarn"
+            help="configuration file; default: agent.toml in /etc/forewarn"
             r" or %%ProgramData%%\forewarn, if it exists",
         )
         if can_be_dry:

@@ -72,7 +72,7 @@ def _listen(flag: str, address: str, mode: int = 0o660, patience: float = 0.0) -
         return _insist(lambda: open_listener(where.host, where.port), patience)
     except OSError as error:
         problem = os.strerror(error.errno) if error.errno else str(error)
-        hint = f" Choose another with {flag}." if error.errno == errno.EADDRINUSE else ""
+        hint = f" Choose another address with {flag}." if error.errno == errno.EADDRINUSE else ""
         raise StartError(f"Cannot listen on {address}: {problem}.{hint}") from error
 
 

@@ -23,7 +23,7 @@ _COLUMNS: Final[Columns] = {
 _FILTERS: Final = {
     "who": text("NAME", "Only actions by this caller."),
     "action": text("ACTION", "Only this action, such as 'event approve'."),
-    "since": Flag(option=past_option("Since")),
+    "since": Flag(option=past_option("Only entries since")),
 }
 
 

@@ -27,10 +27,12 @@ def completion(
 ) -> None:
     """Print a completion script for a shell.
 
+    Add the line for your shell to its startup file:
+
     \b
-    Put this into ~/.bashrc:  source <(forewarn completion bash)
-    or into ~/.zshrc, after compinit:  source <(forewarn completion zsh)
-    or into ~/.config/fish/config.fish:  forewarn completion fish | source
+    ~/.bashrc:                   source <(forewarn completion bash)
+    ~/.zshrc, after compinit:    source <(forewarn completion zsh)
+    ~/.config/fish/config.fish:  forewarn completion fish | source
 
     Example: forewarn completion bash
     """  # noqa: D301 - it has to be a backspace, which keeps these lines as they are

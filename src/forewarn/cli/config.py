@@ -35,7 +35,7 @@ _COLUMNS: Final[Columns] = {
 def show(
     *,
     effective: Annotated[
-        bool, switch("Include settings that have their default.", "--effective")
+        bool, switch("Include settings with default values.", "--effective")
     ] = False,
     output: OutputOption = Output.TABLE,
     config: Path | None = None,

@@ -91,10 +91,11 @@ def run(
 ) -> None:
     """Run a handler through test situations and grade it.
 
-    Each situation has a server and a handler of its own. The handler finds the endpoint
-    in FOREWARN_METADATA_URL and is web-0; web-1 is in the same availability set. It runs
-    the program in FOREWARN_CONFORMANCE_PREPARE before it approves an event, and the one
-    in FOREWARN_CONFORMANCE_RECOVER afterwards: see docs/reference/conformance.md.
+    Each situation has its own server and its own process of the handler. The handler is
+    web-0 and finds its endpoint in FOREWARN_METADATA_URL; web-1 is in the same
+    availability set. The handler must run the program in FOREWARN_CONFORMANCE_PREPARE
+    before it approves an event, and the one in FOREWARN_CONFORMANCE_RECOVER after the
+    event. See docs/reference/conformance.md.
 
     The exit code is 0 if the score reaches --minimum, else 1.
 
@@ -260,6 +261,6 @@ def _print_failures(situation: Row) -> None:
     print_line()
     print_line(f"{situation['situation']}: {situation['description']}")
     for each in failed:
-        print_line(f"  {each['grade']}: it {each['reason']}.")
+        print_line(f"  {each['grade']}: The handler {each['reason']}.")
     for line in situation["last_lines"]:
         print_line(f"  | {line}")

@@ -39,7 +39,7 @@ def backup(
 ) -> None:
     """Copy the database to one file; the server may be running.
 
-    Only its owner can read the copy. Put it back with: forewarn db restore FILE
+    Only its owner can read the copy. Restore it with: forewarn db restore FILE
 
     Example: forewarn db backup /var/backups/forewarn.db
     """
@@ -86,7 +86,7 @@ def check(
 
 @app.command("copy")
 def copy(source: CopyFrom, target: CopyTo) -> None:
-    """Copy everything to another database, on either engine.
+    """Copy a database to another, on SQLite or PostgreSQL.
 
     To move a database, stop the server first. The copy of a database in use is a backup:
     a server on it starts paused.

@@ -37,8 +37,8 @@ def doctor(
     """Find problems with a server and how to fix them.
 
     It checks the settings, files, disk, database and addresses of this machine, the host
-    setup (forewarn host setup), and the server that answers. It changes nothing, and
-    fails if any check fails.
+    setup (forewarn host setup), and the running server. It changes nothing, and fails if
+    any check fails.
 
     Example: forewarn doctor
     """

@@ -229,7 +229,7 @@ def _say_where(wanted: Emulation, vm: str, variables: Mapping[str, str]) -> None
     print_line(f"forewarn: {url} is ready for {vm}.", err=True)
     if attempt:
         words = (f"{name}={shown[name]}" for name in ("FOREWARN_SERVER", "FOREWARN_STATE_DIR"))
-        print_line(f"  elsewhere: {' '.join(words)} {attempt}", err=True)
+        print_line(f"  in another terminal: {' '.join(words)} {attempt}", err=True)
 
 
 def _serve(

@@ -23,7 +23,7 @@ def run(
     *,
     vm: Annotated[
         list[str] | None,
-        option("NAME", "VM that the program runs on [vm-0]; repeat for others."),
+        option("NAME", "VM that the program runs on [vm-0]; repeat for more VMs."),
     ] = None,
     fleet: Annotated[
         Path | None, option("FILE", "Fleet file (default: create any VM that polls).")
@@ -34,10 +34,10 @@ def run(
 ) -> None:
     """Run a program against a throw-away server, or serve until Ctrl-C.
 
-    The program finds its endpoint in FOREWARN_METADATA_URL; other virtual machines are
-    below it at /vm/NAME. It can call forewarn commands. The server stops when the
-    program ends, and the command returns the program's exit code. Without a program,
-    the command prints the variables to export.
+    The program finds its endpoint in FOREWARN_METADATA_URL; the endpoints of other virtual
+    machines are below it, at /vm/NAME. The program can call forewarn commands. The server
+    stops when the program ends, and the command returns the program's exit code. Without
+    a program, the command prints the variables to export.
 
     With --netns, the program finds the endpoint at 169.254.169.254, has the host name of
     the virtual machine, and reaches nothing else. This needs root or user namespaces.

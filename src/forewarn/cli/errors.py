@@ -69,7 +69,8 @@ def exit_code_of(kind: str, status: int) -> ExitCode:
 
 HINTS: Final[Mapping[str, str]] = {
     "unauthorized": (
-        "run it where the server's admin.token is, or set FOREWARN_TOKEN or FOREWARN_STATE_DIR"
+        "run the command where the server's admin.token is, or set FOREWARN_TOKEN or "
+        "FOREWARN_STATE_DIR"
     ),
     "host-refused": "try: --server with an address of the server, or serve --control-host NAME",
     "token-expired": "ask an admin for: forewarn token create NAME --role ROLE",

@@ -52,7 +52,7 @@ app = noun("event")
 
 ReasonOption = Annotated[str, option("TEXT", "Reason, for the history.")]
 
-_NOT_BEFORE: Final = ahead_option("Not before")
+_NOT_BEFORE: Final = ahead_option("NotBefore")
 _ORDER: Final = {
     "event_type": EVENT_TYPE,
     "resource": AFFECTED,
@@ -95,12 +95,12 @@ _WATCHED: Final = {
     "event": text("ID", "Only this event.", autocompletion=event_ids),
     "after": Flag(
         kind=int,
-        option=option("N", "Continue after this sequence number; 0: from the first.", min=0),
+        option=option("N", "Continue after this sequence number (0: from the first).", min=0),
     ),
 }
 _SEEN: Final = {
     "vm": Flag(
-        option=option("NAME", "Virtual machine that polled.", "--vm", autocompletion=vm_names),
+        option=option("NAME", "Name of the virtual machine.", "--vm", autocompletion=vm_names),
         default=REQUIRED,
     ),
     "at": Flag(option=past_option("Poll time (default: now)")),
@@ -176,7 +176,8 @@ def show(session: Session, event_id: EventArgument) -> None:
 def explain(session: Session, event_id: EventArgument) -> None:
     """Explain why an event is waiting.
 
-    The answer names VMs that have not approved, what holds the event, and until when.
+    It names the VMs that have not approved, and says what holds the event and until
+    when.
 
     Example: forewarn event explain 602D9444-D2CD-49C7-8624-8643E7171297
     """
@@ -186,7 +187,7 @@ def explain(session: Session, event_id: EventArgument) -> None:
 @command(app, "watch")
 @taking(_WATCHED)
 def watch(session: Session, query: Given) -> None:
-    """Print changes of events until Ctrl-C.
+    """Print changes to events until Ctrl-C.
 
     The command reconnects if the server restarts.
 
@@ -239,7 +240,7 @@ def postpone(
 def start(session: Session, event_id: EventArgument) -> None:
     """Start an event now.
 
-    It waits neither for approvals and NotBefore nor for the other events of its host.
+    The event does not wait for approvals, NotBefore or other events on its host.
 
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """
@@ -256,7 +257,7 @@ def complete(
     ] = None,
     *,
     every: Annotated[bool, switch("All Started events.", "--all")] = False,
-    failed: Annotated[bool, switch("Record it as failed.", "--failed")] = False,
+    failed: Annotated[bool, switch("Record the event as failed.", "--failed")] = False,
     reason: ReasonOption = "",
 ) -> None:
     """Complete a Started event, or all of them.

@@ -73,7 +73,7 @@ def set_one(
 
 @app.command("kinds")
 def list_kinds(output: OutputOption = Output.TABLE) -> None:
-    """List the kinds of fault, with what they require and allow.
+    """List the kinds of fault, their options and their effects.
 
     Example: forewarn fault kinds
     """

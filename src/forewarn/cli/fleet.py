@@ -60,7 +60,7 @@ _MANNER: Final = {
 _SOURCE_COLUMNS: Final[Columns] = {
     "source": "name",
     "kind": "kind",
-    "state": lambda row: "failed" if row["problem"] else "works",
+    "state": lambda row: "failed" if row["problem"] else "working",
     "since": lambda row: time_of(row["since"]),
     "machines": "machines",
     "missing": "missing",
@@ -74,11 +74,11 @@ class ImportKind(StrEnum):
 
 
 IMPORTING: Final = {
-    "host": text("NAME", "Name of the host, if there is one URI."),
+    "host": text("NAME", "Name of the host; needs a single URI."),
     "mapping": Flag(kind=Path, option=option("FILE", "Mapping file: names to sets and labels.")),
     "addresses": Flag(
         kind=list[AddressPlace],
-        option=option("PLACE", "lease, agent or arp; repeatable (default: lease)."),
+        option=option("PLACE", "Address source: lease, agent or arp; repeatable (default: lease)."),
     ),
     "timeout": Flag(option=duration_option("Timeout for each host."), default="30s"),
     "apply": toggle("--apply", "Apply the fleet instead of printing it."),
@@ -131,7 +131,7 @@ def import_fleet(
     kind: Annotated[ImportKind, argument("KIND", "Kind of hypervisor: libvirt.")],  # noqa: ARG001 - of one
     uris: Annotated[list[str], argument("URI", "Connection URI of each host.")],
 ) -> None:
-    """Print the virtual machines of hypervisors, or apply them.
+    """Print a fleet file of the machines on hypervisors, or apply it.
 
     Example: forewarn fleet import libvirt qemu+ssh://root@kvm-1/system
     """
@@ -171,7 +171,7 @@ def sources(session: Session) -> None:
 def show(session: Session) -> None:
     """Show every virtual machine and where it is.
 
-    With -o json, the fleet has the keys of the fleet file.
+    With -o json, the output has the keys of the fleet file.
 
     Example: forewarn fleet show
     """

@@ -19,7 +19,9 @@ OPTIONS: Final = (
         "apply", Annotated[bool, switch("Change this host; needs root.", "--apply")], default=False
     ),
     keyword(
-        "undo", Annotated[bool, switch("Remove everything it added.", "--undo")], default=False
+        "undo",
+        Annotated[bool, switch("Remove everything that host setup added.", "--undo")],
+        default=False,
     ),
     keyword(
         "dry_run",
@@ -28,11 +30,11 @@ OPTIONS: Final = (
     ),
     keyword(
         "bridge",
-        Annotated[list[str] | None, option("NAME", "Bridge of guests; repeat it for others.")],
+        Annotated[list[str] | None, option("NAME", "Bridge of guests; repeatable.")],
     ),
     keyword(
         "interface",
-        Annotated[str | None, option("NAME", "Interface for the address, without bridges.")],
+        Annotated[str | None, option("NAME", "Interface for the address, instead of bridges.")],
     ),
     keyword(
         "binding",
@@ -53,7 +55,9 @@ OPTIONS: Final = (
         "router", Annotated[str | None, option("ADDRESS", "Default route of guests, or none.")]
     ),
     keyword("config", Annotated[Path | None, option("FILE", "Setup file; flags override it.")]),
-    keyword("state_dir", Annotated[Path | None, option("DIR", "Where to record what it added.")]),
+    keyword(
+        "state_dir", Annotated[Path | None, option("DIR", "Directory for the record of changes.")]
+    ),
     keyword("output", OutputOption, Output.TABLE),
 )
 
@@ -62,8 +66,8 @@ def setup(**flags: Any) -> None:
     """Serve 169.254.169.254 to the guests of this host only.
 
     It adds the address to a bridge, loads nftables rules that keep each guest to its own
-    MAC and IP addresses, and writes DHCP options. It prints what it would do, as
-    commands, and changes nothing without --apply. Run it again when a guest has started.
+    MAC and IP addresses, and writes DHCP options. Without --apply, it only prints the
+    commands. Run it again after a guest has started.
 
     Example: forewarn host setup --bridge br0 --binding vnet0=52:54:00:00:00:11,10.0.0.11
 
@@ -73,7 +77,7 @@ def setup(**flags: Any) -> None:
     """
     with reported_errors("host setup"):
         if sys.platform != "linux":
-            raise CommandError("The setup of a host needs Linux.", code=ExitCode.USAGE)
+            raise CommandError("forewarn host setup needs Linux.", code=ExitCode.USAGE)
         output = flags.pop("output")
         wish = _Wish(**{each.name: flags.pop(each.name) for each in fields(_Wish)})
         if wish.apply and wish.undo:

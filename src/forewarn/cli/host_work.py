@@ -10,16 +10,16 @@ from forewarn.environment import environment_with
 
 
 def work(*, config: Annotated[Path, option("FILE", "Settings file.")]) -> None:
-    """Fetch the work on this host from a server, and do it.
+    """Fetch this host's work from a server, and do it.
 
-    Only the programs named in FILE run. The server says when, and learns how they end; it
-    cannot name others. No port is opened.
+    It runs only the programs named in FILE, when the server asks for them, and reports
+    their results. It opens no port.
 
     Example: forewarn host work --config /etc/forewarn/host-work.toml
     """
     with reported_errors("host work"):
         if sys.platform != "linux":
-            raise CommandError("The work on a host needs Linux.", code=ExitCode.USAGE)
+            raise CommandError("forewarn host work needs Linux.", code=ExitCode.USAGE)
         from forewarn.files.tables import TablesError  # noqa: PLC0415 - slow to load
         from forewarn.host_worker.process import do_host_work  # noqa: PLC0415
         from forewarn.host_worker.settings import read_host_work_settings  # noqa: PLC0415

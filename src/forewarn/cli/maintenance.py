@@ -33,7 +33,7 @@ _COLUMNS: Final[Columns] = {
     "maintenance": "maintenance_id",
     "type": "event_type",
     "status": "status",
-    "of": lambda row: (
+    "targets": lambda row: (
         count_names(row["hosts"], "host") or count_names(row["resources"], "virtual machine")
     ),
     "progress": lambda row: say_standings(row["places"]),
@@ -83,7 +83,7 @@ def start(session: Session, order: Given) -> None:
 @command(app, "set", DRY_RUN)
 @taking(CHANGES)
 def change(session: Session, given: Given, *, maintenance_id: MaintenanceArgument) -> None:
-    """Change options of the remaining steps; an empty value clears.
+    """Change options of remaining steps; an empty value clears one.
 
     Example: forewarn maintenance set 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --at-once 4
     """
@@ -173,7 +173,7 @@ def explain(
 
 @command(app, "watch")
 def watch(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Print each change of a Maintenance until it ends.
+    """Print each change to a Maintenance until it ends.
 
     Example: forewarn maintenance watch 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """

@@ -97,7 +97,7 @@ ORDER: Final = {
     ),
     "gate": some("NAME", "Ask this gate before each step but the first; repeatable.", "gates"),
     "gate_patience": _seconds(
-        "Time a gate may stay shut before holding the step.", "gate_patience", "1h"
+        "How long a gate may stay shut before it holds the step.", "gate_patience", "1h"
     ),
     "window": some(
         "WINDOW",

@@ -139,7 +139,7 @@ def some(
     return Flag(kind=list[str], option=option(metavar, summary, **more), key=key, read=read)
 
 
-AS_IS: Final = toggle("--as-is", "Record what has already happened, even on a closed or busy host.")
+AS_IS: Final = toggle("--as-is", "Record existing placements, even on closed or busy hosts.")
 EVENT_TYPE: Final = Flag(
     kind=EventType,
     option=option("TYPE", f"{', '.join(EventType)}.", "--type", case_sensitive=False),

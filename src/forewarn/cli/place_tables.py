@@ -25,7 +25,7 @@ class Detail(StrEnum):
     VM = "vm"
 
 
-By = Annotated[Detail, switch("A line per host or scope, or all detail.", "--by")]
+By = Annotated[Detail, switch("One line per host or scope, or full detail.", "--by")]
 
 
 def status_lines(maintenance: Row) -> tuple[Columns, list[Row]]:
@@ -73,7 +73,7 @@ def plan_lines(plan: Row) -> tuple[Columns, list[Row]]:
         "begins": lambda line: time_of(line["begins"]),
         "ends": lambda line: time_of(line["ends"]),
         "latest end": lambda line: time_of(line["latest"]),
-        "left of sets": "left",
+        "min available": "left",
     }
     return columns, lines
 

@@ -143,7 +143,7 @@ class _Poller:
         if reply.status == 304 and self._etag is not None:
             return None
         if reply.status not in STATUSES:
-            return self._note_silence(f"{reply.status} is not the status of an answer")
+            return self._note_silence(f"{reply.status} is not a valid status")
         self._etag = reply.headers.get("etag") if reply.status == 200 else None
         found = {name: reply.headers.get(name.lower(), "").strip() for name in HEADERS}
         return RecordedAnswer(

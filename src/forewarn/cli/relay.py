@@ -16,9 +16,10 @@ from forewarn.front.settings import RELAY_SETTINGS, load_relay_settings
 def relay(**flags: object) -> None:
     """Serve polls on one host for a remote server.
 
-    It keeps a copy of the guests' documents, and serves it while the server is unreachable,
-    even after a restart; approvals get 503 then. Each flag is also a variable (--token-file:
-    FOREWARN_TOKEN_FILE) and a key of the file that --config names (token_file).
+    While the server is unreachable, the relay serves its copy of the guests' documents,
+    even after a restart, and answers approvals with 503. Each flag is also an environment
+    variable (--token-file: FOREWARN_TOKEN_FILE) and a key in the --config file
+    (token_file).
 
     Example: forewarn relay --server https://10.0.0.5:8170 --token-file token
     """

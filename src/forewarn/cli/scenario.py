@@ -46,7 +46,7 @@ _RUNS: Final[Columns] = {
     "status": "status",
     "began": lambda run: time_of(run["began_at"]),
     "steps left": "steps_remaining",
-    "of": "resources",
+    "resources": "resources",
 }
 _FIELDS: Final[Columns] = {
     "run": "run_id",
@@ -98,7 +98,8 @@ def run(
 ) -> None:
     """Run a scenario and follow it to its end.
 
-    Under a virtual clock, it does not wait; it exits with 5 if the run has not ended.
+    Under a virtual clock, the command does not wait, and exits with 5 if the run has not
+    ended.
 
     Example: forewarn scenario run live-migration --vm web-0 --speed 60
     """
@@ -161,7 +162,7 @@ def record(
 ) -> None:
     """Record the answers of an endpoint until Ctrl-C.
 
-    It only sends GET, and slows down if the endpoint asks for that. The file is complete
+    It sends only GET requests, and polls less often after errors. The file is complete
     after every change; forewarn scenario replay serves it.
 
     Example: forewarn scenario record --from http://169.254.169.254 --for 8h

@@ -112,7 +112,7 @@ def create(
 
 @command(app, "list")
 def list_all(session: Session) -> None:
-    """List all schedules with their next and last dates.
+    """List all schedules with their next and previous dates.
 
     Example: forewarn schedule list
     """
@@ -146,7 +146,7 @@ def next_dates(
 @command(app, "set", DRY_RUN)
 @taking(_CHANGES)
 def change(session: Session, given: Given, *, name: ScheduleArgument) -> None:
-    """Change a schedule from its next date on; an empty value clears.
+    """Change options from the next date on; an empty value clears one.
 
     Example: forewarn schedule set patches --every 'second Tue' --at-once 4
     """
@@ -156,7 +156,7 @@ def change(session: Session, given: Given, *, name: ScheduleArgument) -> None:
 
 @command(app, "pause", DRY_RUN)
 def pause(session: Session, name: ScheduleArgument) -> None:
-    """Pause a schedule; its dates are skipped until resumed.
+    """Pause a schedule and skip its dates until it is resumed.
 
     Example: forewarn schedule pause patches
     """

@@ -31,9 +31,9 @@ def serve(
 ) -> None:
     """Run the server until stopped.
 
-    Each flag is also a variable (--state-dir: FOREWARN_STATE_DIR) and a key of
-    forewarn.toml (state_dir); a flag wins over a variable, a variable over the file.
-    With --detach the log is server.log in the state directory.
+    Each flag is also an environment variable (--state-dir: FOREWARN_STATE_DIR) and a key
+    in forewarn.toml (state_dir). Flags override variables, and variables override the
+    file. With --detach, the log is server.log in the state directory.
 
     Example: forewarn serve --fleet fleet.toml --executor simulated
     """

@@ -49,8 +49,8 @@ def status(
 ) -> None:
     """Show the server, its database and its replicas.
 
-    BEHIND is how many changes of other replicas a replica had not yet received when it
-    was last seen, and LAG for how long. With --ready, the command fails unless the
+    BEHIND is the number of changes that a replica had not received when it was last
+    seen, and LAG is the age of the oldest. With --ready, the command fails unless the
     server serves polls.
 
     Example: forewarn status
@@ -81,7 +81,7 @@ def _ago(now: datetime, moment: str) -> str:
 def pause(
     session: Session,
     *,
-    reason: Annotated[str, option("TEXT", "Reason, for explain and audit.")] = "",
+    reason: Annotated[str, option("TEXT", "Reason, shown by explain and audit.")] = "",
 ) -> None:
     """Pause the server; it starts nothing until resumed.
 

@@ -66,7 +66,7 @@ def create(
         Role | None, typer.Option(case_sensitive=False, help="Role of the token.")
     ] = None,
     relay: Annotated[
-        str | None, option("HOST", "Create a token for the relay or the work on this host.")
+        str | None, option("HOST", "Create a token for relay and host work on this host.")
     ] = None,
     scope: Annotated[
         list[str] | None, option("NAME", "Only this set, service or machine; repeatable.")
@@ -178,4 +178,4 @@ def _renew_shared(settings: "Settings") -> Path:
 
 def _print_new(token: Row) -> None:
     print_fields(token, _FIELDS)
-    print_line("Store it now; it is not shown again.", err=True)
+    print_line("Store the token now; it is not shown again.", err=True)

@@ -32,16 +32,18 @@ _SETS: Final = {
     "scale_set": text("NAME", "Scale set."),
 }
 _PLACEMENT_GROUP: Final = text("NAME", "Placement group in the scale set.")
-_NEW_DOMAIN: Final = Flag(kind=int, option=option("N", "Default: the one with the fewest VMs."))
+_NEW_DOMAIN: Final = Flag(
+    kind=int, option=option("N", "Number (default: the one with the fewest VMs).")
+)
 _DOMAIN: Final = Flag(
-    kind=int, option=option("N", "Default: unchanged, or the one with the fewest VMs.")
+    kind=int, option=option("N", "Number (default: unchanged, or the one with the fewest VMs).")
 )
 _DECLARED: Final = {
     **_SETS,
     "placement_group": _PLACEMENT_GROUP,
     "update_domain": _NEW_DOMAIN,
     "fault_domain": _NEW_DOMAIN,
-    "host": text("NAME", "Host that it runs on."),
+    "host": text("NAME", "Host that the machine runs on."),
     "address": some("ADDRESS", "IP address; repeatable.", "addresses"),
     "vm_id": text("UUID", "VM id (default: a new one)."),
     "as_is": AS_IS,
@@ -50,7 +52,7 @@ _PLACE: Final = {
     "host": text("NAME", "Host to move to.", autocompletion=host_names),
     **_SETS,
     "placement_group": _PLACEMENT_GROUP,
-    "standalone": toggle("--standalone", "Remove it from its set."),
+    "standalone": toggle("--standalone", "Remove the machine from its set."),
     "update_domain": _DOMAIN,
     "fault_domain": _DOMAIN,
     "as_is": AS_IS,
@@ -180,7 +182,7 @@ def restart(session: Session, name: VmArgument) -> None:
 def redeploy(session: Session, name: VmArgument) -> None:
     """Redeploy a virtual machine as its owner would.
 
-    This announces a Redeploy, which works like a restart: forewarn vm restart --help.
+    It announces a Redeploy event, which proceeds like the Reboot of forewarn vm restart.
 
     Example: forewarn vm redeploy web-0
     """
@@ -192,7 +194,7 @@ def _leave_others(given: Given, *, standalone: bool) -> Given:
     joined = [key for key in _SETS if key in given]
     if len(joined) + standalone > 1:
         flags = ["--" + key.replace("_", "-") for key in joined] + ["--standalone"] * standalone
-        message = f"A virtual machine can only be in one of {' and '.join(flags)}."
+        message = f"{' and '.join(flags)} cannot be used together."
         raise CommandError(message, code=ExitCode.USAGE, hint="try: forewarn vm move --help")
     left = dict.fromkeys((*_SETS, "placement_group"), "") if joined or standalone else {}
     return {**left, **given}

@@ -33,14 +33,14 @@ _PREFIX: Final = f"{FRONT_PREFIX}/host-work"
 _LONGEST_REASON: Final = 500
 
 
-@says("The token {name} is not confined to a host, so there is no work to fetch.")
+@says("The token {name} is not limited to a host; use a token with the role relay.")
 class NoHostError(AccessError):
     """A token without a host."""
 
     name: str
 
 
-@says("The host {host!r} cannot be reported: a host can only say that a machine is on itself.")
+@says("Host {host!r} cannot be reported; a host can only report machines on itself.")
 class OtherHostError(InvalidError):
     """A host that says that a virtual machine is somewhere else."""
 

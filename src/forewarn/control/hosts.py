@@ -56,7 +56,7 @@ class HostShareView(View):
 
 
 class HostTaskView(View):
-    """A task that the host is to fetch, or has taken and not ended. Times are real times."""
+    """A task that the host has yet to fetch or finish. Times are real times."""
 
     task: str
     operation_id: str
@@ -72,7 +72,7 @@ class HostDetailView(HostView):
     shares: tuple[HostShareView, ...]
     events: tuple[EventView, ...]
     tasks: tuple[HostTaskView, ...] = Field(
-        description="The tasks that the host is to fetch, or has taken and not ended."
+        description="The tasks that the host has yet to fetch or finish."
     )
 
 

@@ -37,7 +37,7 @@ class UnauthorizedError(ForewarnError):
         problem = "Unknown token." if given else "The request has no bearer token."
         super().__init__(
             f"{problem} The admin token is in admin.token in the state directory; "
-            "use it and forewarn token create to create others."
+            "use it with forewarn token create to create others."
         )
 
 

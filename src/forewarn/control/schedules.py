@@ -93,7 +93,7 @@ def change(caller: Operating, key: Key, name: str, request: SchedulePatch) -> Sc
 
 @router.post("/{name}/pause", name="schedule pause", dependencies=CHANGES)
 def pause(caller: Operating, key: Key, name: str) -> ScheduleView:
-    """Pause a schedule; its dates are skipped until resumed."""
+    """Pause a schedule and skip its dates until it is resumed."""
     return _steer(caller, key, name, partial(change_schedule, change=pause_schedule, verb="pause"))
 
 

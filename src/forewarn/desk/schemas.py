@@ -41,7 +41,7 @@ Moment = Annotated[
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]
 Labels = Annotated[dict[Text, Text], Field(max_length=100)]
-AS_IS: Final = "Record placements as facts, even on hosts that are closed or in maintenance."
+AS_IS: Final = "Record existing placements, even on hosts that are closed or in maintenance."
 
 
 class RequestModel(BaseModel):

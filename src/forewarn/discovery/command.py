@@ -64,7 +64,7 @@ def _decode_json(text: str) -> Any:
     found = json.loads(text)
     # An escape can be half a character, which nobody can store or send.
     if "\\u" in text and not _is_text(json.dumps(found, ensure_ascii=False)):
-        raise ValueError("an escape stands for half a character")
+        raise ValueError("it contains half of a surrogate pair")
     return found
 
 

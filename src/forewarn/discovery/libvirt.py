@@ -129,12 +129,12 @@ def _check_hosts(answered: Sequence[HostAnswer]) -> None:
         if other is not each:
             raise SourceError(
                 f"{other.uri} and {each.uri} have the same host name, {each.host!r}; "
-                "write a table with a host for each."
+                "list them separately, each with its own `host`."
             )
         if not is_name(each.host):
             raise SourceError(
                 f"{each.uri} has the host name {each.host!r}, which is not valid; "
-                "write a host for it."
+                "set a valid `host` for it."
             )
 
 

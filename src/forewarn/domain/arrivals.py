@@ -45,8 +45,8 @@ class HostUnderWayError(ConflictError):
         self.maintenance_id = joining.maintenance.maintenance_id
         super().__init__(
             f"{self.host} is in maintenance {self.maintenance_id}: {reason}. Choose another host "
-            f"for {say_names(self.vms)}, wait until it ends, or record the placement as a fact "
-            "with `as_is`."
+            f"for {say_names(self.vms)}, wait until the maintenance ends, or record an existing "
+            "placement with `as_is`."
         )
 
 

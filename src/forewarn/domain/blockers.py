@@ -140,9 +140,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.CALENDAR: (
         "The next step {where} waits until {until}, when it next fits the calendar."
     ),
-    BlockerKind.CALENDAR_NEVER: (
-        "The next step {where} is too long for every opening of the calendar."
-    ),
+    BlockerKind.CALENDAR_NEVER: ("The next step {where} is too long to ever fit the calendar."),
     BlockerKind.AT_ONCE: (
         "The next step {where} waits: at most {about} may be under way at once{places}."
     ),
@@ -158,7 +156,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.EARLIER_STEP: (
         "The next step {where} waits for an earlier step of this maintenance."
     ),
-    BlockerKind.ELSEWHERE: "Something in other scopes holds the maintenance.",
+    BlockerKind.ELSEWHERE: "The maintenance waits in scopes that this token does not cover.",
 }
 """How each kind is said; what is in braces is filled from the blocker."""
 

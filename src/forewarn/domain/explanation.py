@@ -293,7 +293,7 @@ def _scenario(event: ScheduledEvent, run: ScenarioRun) -> Reason:
         return Reason(
             kind=ReasonKind.SCENARIO_STEP,
             until=run.next_step_at,
-            about=f"{run.name}, which is going to {step.trigger}",
+            about=f"{run.name}, which will {step.trigger}",
         )
     return Reason(kind=ReasonKind.SCENARIO, about=run.name)
 

@@ -52,7 +52,7 @@ _IMPACTS: Final[Mapping[OfferStatus, ImpactStatus]] = {
 _NOT_FETCHED: Final = "the host has not fetched it yet"
 
 
-@says("There is no task {task!r} of operation {operation_id!r} for this host.")
+@says("Unknown task {task!r} of operation {operation_id!r} for this host.")
 class UnknownOfferError(NotFoundError):
     """A task that was never offered to this host."""
 

@@ -83,7 +83,7 @@ class Forecast:
     @property
     def sentence(self) -> str:
         return (
-            f"Ends {say_moment(self.low)} to {say_moment(self.high)} "
+            f"Likely to end between {say_moment(self.low)} and {say_moment(self.high)} "
             f"(p{LOW} to p{HIGH} of {self.samples} measured approvals)."
         )
 
@@ -237,7 +237,7 @@ def summarise(plan: Plan) -> tuple[str, ...]:
         summary.append(plan.forecast.sentence)
     if plan.capacities:
         worst = min(plan.capacities, key=lambda capacity: capacity.percent)
-        summary.append(f"Never below {worst.percent} % of {worst.scope_id}.")
+        summary.append(f"Minimum available: {worst.percent} % of {worst.scope_id}.")
     if plan.unpolled:
         silent = f"{len(plan.unpolled)} of {machines}"
         summary.append(f"No polls in 24 hours from {silent}: {say_names(plan.unpolled)}.")
@@ -325,8 +325,8 @@ def _end(stretches: Sequence[Stretch | None]) -> datetime | None:
 def _doubts(scheme: Scheme, forecast: Forecast | None, latest: datetime | None) -> Iterator[str]:
     if forecast is not None and latest is not None and forecast.high > latest:
         yield (
-            "The forecast ends after the latest end, which holds only if the impact takes no "
-            f"longer than {say_length(scheme.impact)}: events have taken longer before."
+            f"The latest end assumes an impact of at most {say_length(scheme.impact)}, but events "
+            "have taken longer before, so the forecast ends later."
         )
 
 
@@ -336,7 +336,7 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
         yield f"This assumes that every gate is open when asked: {gates}."
     if not scheme.is_impact_known:
         yield (
-            "The impact has no duration: the earliest end assumes "
+            "No duration is set: the earliest end assumes an impact of "
             f"{say_length(scheme.impact)}, and there is no latest end."
         )
     yield from _host_remarks(scheme)

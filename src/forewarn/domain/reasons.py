@@ -91,7 +91,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.MAINTENANCE_ABORTED: (
         "Maintenance {about} was aborted; the event is being withdrawn."
     ),
-    ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
+    ReasonKind.NOT_ASKED: "The server has not asked the executor about {vms} since it started.",
     ReasonKind.NOT_BEGUN: "The event started at {since}, but the impact on {vms} has not begun.",
     ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when the impact of {events} has ended.",
     ReasonKind.RUNNING: (
@@ -99,8 +99,8 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "{until:; the executor is asked again at }."
     ),
     ReasonKind.BY_HAND: (
-        "Since {since}, the event waits for an operator to carry out the impact on {vms} and "
-        "complete it."
+        "The event has been waiting since {since} for an operator to carry out the impact on "
+        "{vms} and complete it."
     ),
     ReasonKind.UNKNOWN: (
         "The state of the impact on {vms} is unknown{about:: }. An impact is never begun twice, "
@@ -132,7 +132,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.ABOUT_TO_START: "Nothing holds the event; it is about to start.",
     ReasonKind.IMPACT_DONE: "The impact on {vms} has ended.",
     ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about:: }.",
-    ReasonKind.MOVED: "The executor says that {about}, at {since}.",
+    ReasonKind.MOVED: "The executor reported at {since} that {about}.",
     ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds the event; it is about to complete.",
     ReasonKind.AWAITED: "{events} waits for this event to end on {vms}.",
     ReasonKind.OVERLAP: (

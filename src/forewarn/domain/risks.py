@@ -47,7 +47,7 @@ class Exposure:
         where = f"on {count_of(self.places, 'host')}"
         if not self.is_by_host:
             where = f"in {count_of(self.places, 'scope')}"
-        return f"Out at once: at most {self._share}, {where}."
+        return f"Unavailable at once: at most {self._share}, {where}."
 
     @property
     def _share(self) -> str:
@@ -78,14 +78,14 @@ def find_warnings(
     if whole:
         yield f"Some steps take a whole set down: {say_names(whole)}."
     if exposure.out * 100 > exposure.fleet * RISKY_PERCENT:
-        advice = " Lower it with `at_once`." if exposure.places > 1 else ""
-        yield f"More than {RISKY_PERCENT} % of the fleet may be out at once.{advice}"
+        advice = " Limit this with `at_once`." if exposure.places > 1 else ""
+        yield f"More than {RISKY_PERCENT} % of the fleet may be unavailable at once.{advice}"
     if not course.hold_all:
         place = "host" if exposure.is_by_host else "scope"
         yield f"A failure holds only its own {place}; the others continue (`hold_all: false`)."
     if exposure.is_by_host and exposure.places > 1 and not course.min_available:
         yield (
-            f"{exposure.places} hosts may be out at once without a minimum for each set. "
+            f"{exposure.places} hosts may be unavailable at once without a minimum for each set. "
             "Set one with `min_available`."
         )
 
@@ -112,7 +112,7 @@ def find_overlaps(
             yield (
                 f"{count_of(places, noun)} {'is' if places == 1 else 'are'} also part of "
                 f"Maintenance {other.maintenance_id}, which is "
-                f"{'held' if is_held else 'not over'}."
+                f"{'held' if is_held else 'still under way'}."
             )
 
 

@@ -60,7 +60,7 @@ _SSH: Final = (
 
 def _check_destination(text: str) -> str:
     if not re.fullmatch(r"[\w.@:/\[\]-]+", text.replace(HOST, "host")) or text.startswith("-"):
-        raise ValueError('write a destination of ssh, such as "root@{host}"')
+        raise ValueError('write an ssh destination such as "root@{host}"')
     return text
 
 
@@ -79,7 +79,7 @@ def _check_pattern(pattern: str) -> str:
 def _check_any(items: tuple[T, ...]) -> tuple[T, ...]:
     # Whoever writes an empty list may mean none.
     if not items:
-        raise ValueError("it is empty; leave it out to mean all")
+        raise ValueError("it is empty; omit it to include all")
     return items
 
 
@@ -176,7 +176,7 @@ _MISFITS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _check_fetched(kinds: tuple[HostTaskKind, ...]) -> tuple[HostTaskKind, ...]:
     if HostTaskKind.WORK not in kinds:
-        raise ValueError('the host has to fetch "work"; "verify" and "return" are optional')
+        raise ValueError('"work" is required; "verify" and "return" are optional')
     return kinds
 
 

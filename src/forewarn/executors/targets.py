@@ -28,7 +28,7 @@ _NO_HOST: Final = Impact(
     status=ImpactStatus.UNKNOWN, reason="the target reported an invalid host name"
 )
 _FORGOTTEN: Final = Impact(
-    status=ImpactStatus.UNKNOWN, reason="the target accepted it, but does not know it any more"
+    status=ImpactStatus.UNKNOWN, reason="the target accepted it, but no longer knows it"
 )
 
 

@@ -42,7 +42,7 @@ def _explain(error: OSError, address: str, interface: str) -> ListeningError:
         case errno.ENODEV:
             remedy = "List the interfaces: ip link"
         case errno.EADDRINUSE:
-            remedy = "Choose another with --metadata."
+            remedy = "Choose another address with --metadata."
         case errno.EACCES | errno.EPERM:
             remedy = "Run the relay as root, or with CAP_NET_BIND_SERVICE and CAP_NET_RAW."
         case _:

@@ -26,7 +26,7 @@ class WireChangedError(ForewarnError):
     """A server that shows api-version 2017-03-01 in another way than this process can."""
 
     def __init__(self, preview_wire: PreviewWire) -> None:
-        super().__init__(f"The server now has the preview wire {preview_wire}.")
+        super().__init__(f"The setting preview_wire of the server is now {preview_wire}.")
         self.preview_wire = preview_wire
 
 

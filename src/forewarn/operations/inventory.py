@@ -225,7 +225,7 @@ def _record_moves(tx: Transaction, context: Context, before: Topology, after: To
 
 def _detail(action: str, change: FleetChange, options: ApplyOptions) -> str:
     if action != DISCOVER:
-        return "recorded as a fact" if options.as_is else ""
+        return "existing placement recorded" if options.as_is else ""
     lines = [str(each) for each in change.differences[:_MOST_LINES]]
     more = len(change.differences) - len(lines)
     return "; ".join([*lines, *([f"and {more} more"] if more else [])])

@@ -33,7 +33,7 @@ class HostClosedError(ConflictError):
         super().__init__(
             f"{host} has been closed to new virtual machines since "
             f"{say_moment(closure.closed_at)}{reason}. Choose another host for "
-            f"{say_names(self.vms)}, open {host}, or record the placement as a fact with `as_is`."
+            f"{say_names(self.vms)}, open {host}, or record an existing placement with `as_is`."
         )
 
 

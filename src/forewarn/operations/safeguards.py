@@ -23,7 +23,7 @@ FREE_PERCENT: Final = 10
 """How many of a hundred machines may be removed without being allowed by number."""
 
 
-@says("{vm} is part of {event_ids}; move or remove it after that has ended.")
+@says("{vm} has events in flight ({event_ids}); move or remove it after they have ended.")
 class VirtualMachineBusyError(ConflictError):
     """A virtual machine that cannot be moved or removed while it is in an event."""
 
@@ -31,7 +31,7 @@ class VirtualMachineBusyError(ConflictError):
     event_ids: tuple[EventId, ...]
 
 
-@says("{host} is part of Maintenance {maintenance_id}; remove it after its step there has ended.")
+@says("{host} is part of Maintenance {maintenance_id}; remove it after its step has ended.")
 class HostBusyError(ConflictError):
     """A host that cannot be removed while a Maintenance is at it."""
 

@@ -126,7 +126,7 @@ def _scope_at(reading: Reading, vm: str, at: datetime) -> ScopeId:
     current = until_then[-1]
     if current.scope_id is None:
         raise NotSeenError(
-            f"{vm} was not in the fleet at {_say(at)}; it left {_say(current.since)}."
+            f"{vm} was not in the fleet at {_say(at)}; it left the fleet at {_say(current.since)}."
         )
     return current.scope_id
 

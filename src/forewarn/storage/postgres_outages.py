@@ -64,7 +64,7 @@ _OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
     errors.IdleInTransactionSessionTimeout: "a write paused for more than 5 seconds",
     errors.InsufficientPrivilege: "its user has no permission ({said})",
     errors.UndefinedTable: "its tables were changed ({said}); restore it from a backup",
-    psycopg.OperationalError: "it cannot be reached or used ({said})",
+    psycopg.OperationalError: "it is not available ({said})",
     psycopg.InterfaceError: "the connection to it was lost ({said})",
 }
 """What is wrong, the first that fits."""

@@ -297,7 +297,7 @@ class Writer:
         sentence = f"Nothing was written, because {self._database} cannot be written now: {reason}."
         if isinstance(error, UncertainCommitError):
             sentence = (
-                f"The change may have been stored: {self._database} was lost during the commit, "
+                f"The change may have been stored: {self._database} failed during the commit, "
                 f"because {reason}. Check before you retry."
             )
         for job in jobs:

@@ -104,7 +104,7 @@ def test_service_that_does_not_come_up_is_given_up(host_work: Program, cloud: Cl
     ended = carry_out(host_work, "work", "--wait", "0.3")
     verified = carry_out(host_work, "verify")
 
-    assert ended.last_line == 'waited 0.3 s in vain for "compute-1" to be up'
+    assert ended.last_line == 'timed out after 0.3 s waiting for "compute-1" to be up'
     assert verified.last_line == 'the compute service of "compute-1" is down'
     assert statuses(cloud)[-1][0] == "disabled"
 

@@ -253,7 +253,7 @@ def test_server_that_ends_in_error_is_the_reason(cloud: Cloud, impact: Program) 
             Reply(503, "<html>no server"),
             "OpenStack answers 503: Service Unavailable; check whether it was carried out",
         ),
-        ("GET .*/detail", Reply(200, {"servers": [{}]}), "OpenStack answers in an unknown form"),
+        ("GET .*/detail", Reply(200, {"servers": [{}]}), "OpenStack sent an unexpected answer"),
         ("GET .*/detail", Reply(200, "<html>"), "OpenStack answers 200 without JSON"),
         ("POST .*/tokens", Reply(302, None, {"Location": "/"}), "OpenStack answers 302: Found"),
     ],
@@ -292,7 +292,7 @@ def test_server_that_does_not_stop_is_given_up(cloud: Cloud, impact: Program) ->
     ended = carry_out(impact, "Preempt", "web-0", "--wait", "0.3")
 
     assert ended.status == 1
-    assert ended.last_line == 'waited 0.3 s in vain for "web-0" to become SHUTOFF'
+    assert ended.last_line == 'timed out after 0.3 s waiting for "web-0" to become SHUTOFF'
 
 
 def test_token_that_expires_is_renewed(cloud: Cloud, impact: Program) -> None:

@@ -103,7 +103,7 @@ def test_secrets_are_not_sent_in_clear_text_to_another_machine(tmp_path: Path) -
     allowed = bare().run("--credentials", str(path), "--allow-http", **EVENT)
 
     assert refused.last_line == (
-        '"http://keystone.invalid/v3/auth/tokens" takes secrets in clear text; '
+        '"http://keystone.invalid/v3/auth/tokens" takes secrets unencrypted; '
         "use https or --allow-http"
     )
     assert allowed.last_line.startswith('no answer from "http://keystone.invalid/')
@@ -119,7 +119,7 @@ def test_token_does_not_follow_a_redirect(cloud: Cloud, impact: Program) -> None
 @pytest.mark.parametrize(
     ("text", "mode", "reason"),
     [
-        ("OS_AUTH_URL=x", 0o604, "everybody can read"),
+        ("OS_AUTH_URL=x", 0o604, "all users can read"),
         ("OS_AUTH_URL='x", 0o600, "cannot read the credentials"),
         ("", 0o600, "set OS_AUTH_URL"),
         ("OS_AUTH_URL=x OS_PASSWORD=y", 0o600, "set OS_USERNAME"),

@@ -289,7 +289,7 @@ def test_task_that_never_ends_is_given_up(cluster: Cluster, impact: Program) -> 
     ended = carry_out(impact, "Terminate", "web-0", "--wait", "0.3")
 
     assert ended.status == 1
-    assert ended.last_line == "waited 0.3 s in vain for task qmshutdown of 100 to end"
+    assert ended.last_line == "timed out after 0.3 s waiting for task qmshutdown of 100 to end"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_task_that_never_ends_is_given_up(cluster: Cluster, impact: Program) -> 
         (
             "GET .*/current",
             give([]),
-            ("Proxmox VE answers in an unknown form: AttributeError: 'list' object has no "
+            ("Proxmox VE sent an unexpected answer: AttributeError: 'list' object has no "
             "attribute 'get'"),
         ),
         ("POST .*/shutdown", give(None), ('Proxmox VE answers "None" to '

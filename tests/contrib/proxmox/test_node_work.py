@@ -75,7 +75,7 @@ def test_script_waits_until_ha_has_emptied_the_node(
 
     ended = carry_out(node_work, "work", "--script", str(tmp_path / "patch.sh"), "--wait", "0.3")
 
-    assert ended.last_line == 'waited 0.3 s in vain for HA to empty "pve-1"'
+    assert ended.last_line == 'timed out after 0.3 s waiting for HA to empty "pve-1"'
     assert calls(tmp_path) == [ENABLE], "the node stays closed, and is not touched"
 
 

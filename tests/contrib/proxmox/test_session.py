@@ -45,7 +45,7 @@ def test_token_is_not_sent_in_clear_text_to_another_machine(token_file: Path) ->
     impact = program_at("http://pve-1.example.org:8006", "--token-file", str(token_file))
 
     assert impact.run(**EVENT).last_line == (
-        '"http://pve-1.example.org:8006" would send the token in clear text; use https'
+        '"http://pve-1.example.org:8006" would send the token unencrypted; use https'
     )
 
 
@@ -57,7 +57,7 @@ def test_token_that_everybody_can_read_is_refused(
     ended = program("pve_impact.py").run(**EVENT)
 
     assert (ended.status, cluster.api.asked) == (1, [])
-    assert ended.last_line == f'everybody can read "{token_file}"; run: chmod o= {token_file}'
+    assert ended.last_line == f'all users can read "{token_file}"; run: chmod o= {token_file}'
 
 
 def test_token_does_not_follow_a_redirect(cluster: Cluster, program: ProgramMaker) -> None:

@@ -104,7 +104,7 @@ def test_what_others_hold_is_said_without_names(
     found = web_team.get(f"maintenances/{name}/explain")
 
     assert [blocker["sentence"] for blocker in found.json()["blockers"]] == [
-        "Something in other scopes holds the maintenance.",
+        "The maintenance waits in scopes that this token does not cover.",
         "The next step in availability-set/web waits for an earlier step of this maintenance.",
     ]
     assert not any(name in found.text for name in ("db-0", "kvm-0", "kvm-1"))

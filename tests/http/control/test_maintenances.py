@@ -46,7 +46,8 @@ def test_maintenance_that_is_begun_twice_warns_of_the_first(api: httpx2.Client) 
     rehearsed = api.post("maintenances", json=order, params={"dry_run": True}).json()
     second = api.post("maintenances", json=order).json()
 
-    said = f"2 hosts are also part of Maintenance {first['maintenance_id']}, which is not over."
+    name = first["maintenance_id"]
+    said = f"2 hosts are also part of Maintenance {name}, which is still under way."
     assert (first["warnings"], rehearsed["warnings"], second["warnings"]) == ([], [said], [said])
     assert planned["warnings"][-1] == said
 

@@ -56,9 +56,9 @@ def test_plan_shows_the_walk(api: httpx2.Client) -> None:
     assert plan["forecast"] is None
     assert plan["summary"] == [
         "Steps: 2, for 2 virtual machines.",
-        "Out at once: at most 1 of 3 virtual machines (34 %), in 1 scope.",
+        "Unavailable at once: at most 1 of 3 virtual machines (34 %), in 1 scope.",
         "Ends 2026-01-05 08:02:00 GMT at the earliest, 2026-01-05 10:32:00 GMT at the latest.",
-        "Never below 50 % of availability-set/web.",
+        "Minimum available: 50 % of availability-set/web.",
         "No polls in 24 hours from 2 of 2 virtual machines: web-0, web-1.",
     ]
 

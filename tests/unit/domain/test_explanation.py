@@ -259,7 +259,7 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
 @pytest.mark.parametrize(
     ("impact", "sentence"),
     [
-        (None, "The executor has not been asked about web-0 since the server started."),
+        (None, "The server has not asked the executor about web-0 since it started."),
         (
             Impact(status=ImpactStatus.NOT_BEGUN),
             "The event started at 2026-03-02 12:00:00 GMT, but the impact on web-0 has not begun.",
@@ -278,8 +278,8 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
         (
             Impact(status=ImpactStatus.RUNNING, is_by_hand=True),
             (
-                "Since 2026-03-02 12:00:00 GMT, the event waits for an operator to carry out "
-                "the impact on web-0 and complete it."
+                "The event has been waiting since 2026-03-02 12:00:00 GMT for an operator to "
+                "carry out the impact on web-0 and complete it."
             ),
         ),
         (
@@ -361,7 +361,7 @@ def test_overlap_of_update_domains_is_shown(
         (
             "mine",
             (
-                "The event is part of a run of scenario chaos, which is going to cancel it at "
+                "The event is part of a run of scenario chaos, which will cancel it at "
                 "2026-03-02 12:05:00 GMT."
             ),
         ),

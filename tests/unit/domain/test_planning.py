@@ -159,7 +159,10 @@ def test_impact_of_unknown_length_has_no_latest_end_and_it_is_said(fleet: Topolo
     assert second.latest is None
     assert plan.latest is None
     assert plan.remarks == (
-        "The impact has no duration: the earliest end assumes 10 min, and there is no latest end.",
+        (
+            "No duration is set: the earliest end assumes an impact of 10 min, and there is no "
+            "latest end."
+        ),
     )
 
 
@@ -251,7 +254,7 @@ def test_history_gives_a_forecast(fleet: Topology) -> None:
 
     assert forecast
     assert forecast.sentence == (
-        "Ends 2026-03-02 12:04:00 GMT to 2026-03-02 12:20:00 GMT "
+        "Likely to end between 2026-03-02 12:04:00 GMT and 2026-03-02 12:20:00 GMT "
         "(p10 to p90 of 10 measured approvals)."
     )
 
@@ -359,8 +362,8 @@ def test_forecast_that_ends_after_the_latest_end_is_explained(fleet: Topology) -
     assert plan.forecast.high > plan.latest
     (remark,) = plan.remarks
     assert remark == (
-        "The forecast ends after the latest end, which holds only if the impact takes no longer "
-        "than 1 min: events have taken longer before."
+        "The latest end assumes an impact of at most 1 min, but events have taken longer before, "
+        "so the forecast ends later."
     )
 
 
@@ -461,13 +464,13 @@ def test_plan_is_summed_up(fleet: Topology) -> None:
 
     assert summarise(plan_of(BY_SCOPE, fleet, terms)) == (
         "Steps: 4, for 5 virtual machines.",
-        "Out at once: at most 3 of 6 virtual machines (50 %), in 2 scopes.",
+        "Unavailable at once: at most 3 of 6 virtual machines (50 %), in 2 scopes.",
         "Ends 2026-03-02 12:20:00 GMT at the earliest, 2026-03-02 12:50:00 GMT at the latest.",
         (
-            "Ends 2026-03-02 12:04:00 GMT to 2026-03-02 12:20:00 GMT "
+            "Likely to end between 2026-03-02 12:04:00 GMT and 2026-03-02 12:20:00 GMT "
             "(p10 to p90 of 10 measured approvals)."
         ),
-        "Never below 33 % of availability-set/web.",
+        "Minimum available: 33 % of availability-set/web.",
     )
 
 

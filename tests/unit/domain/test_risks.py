@@ -48,16 +48,16 @@ def crowded(fleet: Topology, number: int) -> Topology:
 @pytest.mark.parametrize(
     ("maintenance", "sentence"),
     [
-        (BY_HOST, "Out at once: at most 2 of 6 virtual machines (34 %), on 1 host."),
+        (BY_HOST, "Unavailable at once: at most 2 of 6 virtual machines (34 %), on 1 host."),
         (
             replace(BY_HOST, course=Course(at_once=2)),
-            "Out at once: at most 4 of 6 virtual machines (67 %), on 2 hosts.",
+            "Unavailable at once: at most 4 of 6 virtual machines (67 %), on 2 hosts.",
         ),
         # The largest step of web has two, that of db one.
-        (BY_SCOPE, "Out at once: at most 3 of 6 virtual machines (50 %), in 2 scopes."),
+        (BY_SCOPE, "Unavailable at once: at most 3 of 6 virtual machines (50 %), in 2 scopes."),
         (
             replace(BY_SCOPE, course=Course(at_once=1)),
-            "Out at once: at most 2 of 6 virtual machines (34 %), in 1 scope.",
+            "Unavailable at once: at most 2 of 6 virtual machines (34 %), in 1 scope.",
         ),
     ],
 )
@@ -79,13 +79,13 @@ def test_careful_maintenance_of_a_large_fleet_has_no_warnings(fleet: Topology) -
 
 def test_more_than_a_tenth_of_the_fleet_is_warned_of(fleet: Topology) -> None:
     assert warnings_of(BY_HOST, crowded(fleet, 13)) == [
-        "More than 10 % of the fleet may be out at once."
+        "More than 10 % of the fleet may be unavailable at once."
     ]
 
 
 def test_the_way_to_less_at_once_is_said_where_there_is_one(fleet: Topology) -> None:
     assert warnings_of(BY_SCOPE, fleet) == [
-        "More than 10 % of the fleet may be out at once. Lower it with `at_once`."
+        "More than 10 % of the fleet may be unavailable at once. Limit this with `at_once`."
     ]
 
 
@@ -117,6 +117,9 @@ def test_several_hosts_at_once_without_a_minimum_are_warned_of(fleet: Topology) 
     bounded = replace(BY_HOST, course=Course(at_once=9, min_available=50))
 
     assert warnings_of(wide, crowded(fleet, 90)) == [
-        "3 hosts may be out at once without a minimum for each set. Set one with `min_available`."
+        (
+            "3 hosts may be unavailable at once without a minimum for each set. "
+            "Set one with `min_available`."
+        )
     ]
     assert warnings_of(bounded, crowded(fleet, 90)) == []

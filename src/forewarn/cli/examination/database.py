@@ -62,7 +62,7 @@ def _integrity(path: Path, state: DatabaseState) -> Finding:
 
 def _schema(settings: Settings, schema: SchemaState) -> Finding:
     if schema.revision == HEAD:
-        return fine("schema", "The schema is that of this version.")
+        return fine("schema", "The schema matches this version.")
     if schema.is_current:
         return fine("schema", f"The schema is {schema.revision}, which this version can use.")
     if schema.is_too_new:
@@ -98,6 +98,6 @@ def _origin(settings: Settings, backup_taken_at: str | None) -> Finding:
 
 def _privacy(path: Path) -> Finding:
     if is_open_to_others(path):
-        sentence = "Other users on this machine can read it."
+        sentence = f"Other users on this machine can read {path}."
         return doubtful("privacy", sentence, f"try: chmod 600 {path}*")
-    return fine("privacy", "Only its owner can read it.")
+    return fine("privacy", f"Only its owner can read {path}.")

@@ -31,14 +31,15 @@ def examine_host(host: ThisHost) -> Iterator[Finding]:
     if not host.directory.is_dir():
         return
     if os.geteuid() != 0:
-        yield doubtful(_CHECK, "Only root can examine it.", "try: sudo forewarn doctor")
+        yield doubtful(_CHECK, "Only root can check the host setup.", "try: sudo forewarn doctor")
         return
     try:
         record = host.read_record()
         if record == SetupRecord():
             return
         if record.setup is None:
-            yield wrong(_CHECK, "It was interrupted.", "try: forewarn host setup --undo")
+            sentence = "The last host setup was interrupted."
+            yield wrong(_CHECK, sentence, "try: forewarn host setup --undo")
         else:
             state = host.observe(record, record.setup)
             yield from _compare(record.setup, state, record)
@@ -53,7 +54,7 @@ def examine_host(host: ThisHost) -> Iterator[Finding]:
 def _compare(setup: HostSetup, state: HostState, record: SetupRecord) -> Iterator[Finding]:
     steps = plan_apply(setup, state, record).steps
     for step in steps:
-        yield wrong(_CHECK, f"To be done again: {step.sentence}", _AGAIN)
+        yield wrong(_CHECK, f"A step needs to be repeated: {step.sentence}", _AGAIN)
     if not steps:
         ports = len({each.port for each in protect(setup, state).bindings})
         sentence = f"{METADATA_ADDRESS} is on {', '.join(setup.places)}; bound ports: {ports}."

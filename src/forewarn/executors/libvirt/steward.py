@@ -111,7 +111,7 @@ class Steward:
             except Exception as error:
                 if not (self._plan.suspends and self._notes.has_begun):
                     raise
-                self._notes.say(f"it meets an error: {error!r}")  # nobody else resumes the guest
+                self._notes.say(f"an error occurred: {error!r}")  # nobody else resumes the guest
                 self._pause()
         return end
 
@@ -231,7 +231,7 @@ class Steward:
         put_mark(domain, marked)
         self._has_restarted = False
         self._witnessed = marked
-        self._notes.say(f"it is begun: {act.phase}")
+        self._notes.say(f"it has begun: {act.phase}")
         if destination and act.phase is MarkPhase.MIGRATE:
             migrate(plan, domain, destination)
         elif destination and act.phase is MarkPhase.MOVE:
