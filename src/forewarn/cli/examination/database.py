@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
 from forewarn.settings import Settings
@@ -9,6 +10,8 @@ from forewarn.storage.administration import at_server
 from forewarn.storage.backups import DatabaseState, examine
 from forewarn.storage.errors import DatabaseError
 from forewarn.storage.schema import HEAD, SchemaState
+
+_RESTORE: Final = "try: forewarn db restore FILE, with a backup"
 
 
 def examine_database(settings: Settings) -> Iterator[Finding]:
@@ -20,7 +23,7 @@ def examine_database(settings: Settings) -> Iterator[Finding]:
     try:
         state = examine(path)
     except DatabaseError as error:
-        yield wrong("integrity", str(error), "try: forewarn db restore FILE, with a backup")
+        yield wrong("integrity", str(error), f"check the path, or {_RESTORE}")
         return
     yield _integrity(path, state)
     yield _schema(settings, state.schema)
@@ -56,7 +59,7 @@ def _examine_server(settings: Settings) -> Iterator[Finding]:
 def _integrity(path: Path, state: DatabaseState) -> Finding:
     if state.damage:
         sentence = f"{path} is damaged ({state.damage[0]})."
-        return wrong("integrity", sentence, "try: forewarn db restore FILE, with a backup")
+        return wrong("integrity", sentence, _RESTORE)
     return fine("integrity", f"{path} is intact.")
 
 
