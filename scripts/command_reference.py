@@ -87,9 +87,7 @@ def _describe(command: Any, path: tuple[str, ...]) -> Iterator[DescribedCommand]
         return
     context = command.make_context(path[-1], [], resilient_parsing=True)
     records = (each.get_help_record(context) for each in command.get_params(context))
-    summary, *paragraphs = (
-        " ".join(paragraph.split()) for paragraph in command.help.split("\n\n") if paragraph.strip()
-    )
+    summary, *paragraphs = map(_paragraph, filter(str.strip, command.help.split("\n\n")))
     yield DescribedCommand(
         words=" ".join(path),
         summary=summary,
@@ -99,6 +97,12 @@ def _describe(command: Any, path: tuple[str, ...]) -> Iterator[DescribedCommand]
         ),
         options=tuple(record for record in records if record is not None),
     )
+
+
+def _paragraph(text: str) -> str:
+    """Return *text* in one line, or as a block if a backspace says that its lines stay apart."""
+    mark, _, lines = text.strip().partition("\n")
+    return f"```text\n{lines}\n```" if mark == "\b" else " ".join(text.split())
 
 
 def _rows(header: tuple[str, str], rows: list[tuple[str, str]]) -> Iterator[str]:
