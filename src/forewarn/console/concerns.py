@@ -84,7 +84,8 @@ def count_held(survey: Survey, flights: Sequence[Flight]) -> int:
 
 def say_wait(standstill: Standstill) -> str:
     """Return what a Maintenance waits for, in a sentence."""
-    blockers = standstill.blockers
+    # Events of a host wait for each other: what the last of them waits for comes first.
+    blockers = sorted(standstill.blockers, key=lambda each: each.kind is ReasonKind.HOST_OPERATION)
     by_hand = [each for each in blockers if each.release is Release.BY_HAND]
     is_stuck = standstill.verdict.kind is VerdictKind.NEVER and by_hand
     for first in by_hand if is_stuck else blockers:
@@ -102,7 +103,7 @@ _MANY: Final[Mapping[object, str]] = {
     ReasonKind.UNKNOWN: "The state of the impact of {} is unknown.",
     ReasonKind.NOT_BEGUN: "The impact of {} is about to begin.",
     ReasonKind.NOT_ASKED: "The impact of {} is about to begin.",
-    ReasonKind.HOST_OPERATION: "Waiting for others on the same hosts as {}.",
+    ReasonKind.HOST_OPERATION: "Waiting for other events on the same hosts as {}.",
 }
 """How kinds are said that several events of a Maintenance have in common."""
 
