@@ -181,7 +181,7 @@ def test_pipe_gets_the_whole_story_and_the_demo_ends_by_itself(
         r"kvm-4: Freeze succeeded after \d s",
     ):
         assert re.search(sentence, story), f"{sentence} is not in:\n{story}"
-    assert "one host at a time. 3 of 4 early" in lines[-2]
+    assert ". 3 of 4 hosts started early: all their machines approved." in lines[-2]
     assert list(temporary.iterdir()) == []
 
 
