@@ -260,7 +260,7 @@ def test_ending_stays_on_a_small_terminal_with_what_to_try_next(
 
 def test_one_key_approves_for_the_machine_that_says_nothing(open_terminal: OpenTerminal) -> None:
     terminal = open_terminal(80, 24, "--speed", "20")
-    terminal.wait_for("Press a", ROLL_OUT_SECONDS)
+    terminal.wait_for("Press 'a'", ROLL_OUT_SECONDS)
 
     terminal.press(b"a")
 
