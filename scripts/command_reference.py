@@ -27,6 +27,9 @@ Files and the control API take the same forms. In the control API, fields whose 
 `_seconds` are numbers.
 """
 
+_AS_IT_IS: Final = "\b\n"
+"""How click marks a paragraph that it does not wrap."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedCommand:
@@ -87,7 +90,7 @@ def _describe(command: Any, path: tuple[str, ...]) -> Iterator[DescribedCommand]
         return
     context = command.make_context(path[-1], [], resilient_parsing=True)
     records = (each.get_help_record(context) for each in command.get_params(context))
-    summary, *paragraphs = map(_paragraph, filter(str.strip, command.help.split("\n\n")))
+    summary, *paragraphs = (_paragraph(text) for text in command.help.split("\n\n") if text.strip())
     yield DescribedCommand(
         words=" ".join(path),
         summary=summary,
@@ -100,9 +103,10 @@ def _describe(command: Any, path: tuple[str, ...]) -> Iterator[DescribedCommand]
 
 
 def _paragraph(text: str) -> str:
-    """Return *text* in one line, or as a block if a backspace says that its lines stay apart."""
-    mark, _, lines = text.strip().partition("\n")
-    return f"```text\n{lines}\n```" if mark == "\b" else " ".join(text.split())
+    """Return *text* as one line, or as a block if its lines are to stay as they are."""
+    if text.startswith(_AS_IT_IS):
+        return f"```text\n{text.removeprefix(_AS_IT_IS)}\n```"
+    return " ".join(text.split())
 
 
 def _rows(header: tuple[str, str], rows: list[tuple[str, str]]) -> Iterator[str]:

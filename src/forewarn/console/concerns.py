@@ -103,7 +103,7 @@ _MANY: Final[Mapping[object, str]] = {
     ReasonKind.UNKNOWN: "The state of the impact of {} is unknown.",
     ReasonKind.NOT_BEGUN: "The impact of {} is about to begin.",
     ReasonKind.NOT_ASKED: "The impact of {} is about to begin.",
-    ReasonKind.HOST_OPERATION: "Waiting for other events on the same hosts as {}.",
+    ReasonKind.HOST_OPERATION: "Waiting for other events on the hosts of {}.",
 }
 """How kinds are said that several events of a Maintenance have in common."""
 
