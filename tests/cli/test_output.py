@@ -228,7 +228,7 @@ def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
         virtual machines:  2
         duration:          9s
         started:           2026-01-05 08:00:00Z
-        progress:          1 waiting
+        progress:          1 scope waiting
 
         SCOPE                 STATE    VMS  APPROVED  WAITS FOR
         availability-set/web  waiting  2
@@ -237,7 +237,7 @@ def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
     assert shown(run("maintenance", "status", FIRST)) == expected
     assert shown(run("maintenance", "list")) == table(f"""
         MAINTENANCE                           TYPE    STATUS   TARGETS             PROGRESS
-        {FIRST}  Freeze  running  2 virtual machines  1 waiting
+        {FIRST}  Freeze  running  2 virtual machines  1 scope waiting
         """)
 
 

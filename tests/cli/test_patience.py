@@ -19,6 +19,7 @@ Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
 TIMEOUT = 30
 FIRST = "00000000-0000-4000-8000-000000000003"
+SECOND = "00000000-0000-4000-8000-000000000004"
 STANDS = (
     "The clock is virtual and stands still; advance it in another terminal "
     "with: forewarn clock advance 15m"
@@ -84,13 +85,30 @@ def test_wait_gives_up_and_the_event_goes_on(run: Run) -> None:
     assert FIRST in run("event", "list").stdout
 
 
+def test_wait_names_the_event_that_goes_first(run: Run) -> None:
+    run(*CREATE, "--started", "--yes")
+    run(*CREATE)
+
+    result = run("event", "approve", SECOND, "--wait", "--timeout", "1s")
+
+    assert result.stderr.splitlines()[0] == f"Reboot {SECOND}: Scheduled, waits for {FIRST} to end"
+
+
+def test_wait_does_not_name_an_event_that_may_end_before_the_approval(run: Run) -> None:
+    run(*CREATE, "--started", "--yes")
+
+    result = run(*CREATE, "--wait", "--timeout", "1s")
+
+    assert result.stderr.splitlines()[0] == f"Reboot {SECOND}: Scheduled"
+
+
 def test_wait_gives_up_on_a_maintenance(run: Run) -> None:
     order = ("maintenance", "start", "--type", "Freeze", "--scope", "web")
     result = run(*order, "--wait", "--timeout", "1s")
 
     assert result.exit_code == 5
     assert result.stderr.splitlines()[0] == (
-        f"Maintenance {FIRST}: running, 1 scope (1 waiting), 2 steps to announce"
+        f"Maintenance {FIRST}: running, 1 scope waiting, 2 steps to announce"
     )
     assert "running" in run("maintenance", "list").stdout
 
@@ -102,6 +120,12 @@ def test_progress_counts_the_hosts_that_are_not_done() -> None:
     assert say_progress(walked("running", **row)) == (
         "Maintenance m: running, 5 hosts (4 succeeded, 1 under way)"
     )
+
+
+def test_progress_of_a_maintenance_without_places_has_no_count() -> None:
+    row = {"hosts": [], "places": {}, "steps_remaining": 0}
+
+    assert say_progress(walked("completed", **row)) == "Maintenance m: completed"
 
 
 def walked(status: str, **changed: object) -> dict[str, object]:

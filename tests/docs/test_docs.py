@@ -296,6 +296,13 @@ def test_generated_reference_is_up_to_date() -> None:
     assert checked.returncode == 0, checked.stdout
 
 
+def test_lines_of_a_help_that_stay_apart_do_so_in_the_reference() -> None:
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+
+    assert re.search(r"```text\n.*bashrc: +source <\(forewarn completion bash\)\n.*zshrc", page)
+    assert "\b" not in page
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):

@@ -181,7 +181,7 @@ def test_pipe_gets_the_whole_story_and_the_demo_ends_by_itself(
         r"kvm-4: Freeze succeeded after \d s",
     ):
         assert re.search(sentence, story), f"{sentence} is not in:\n{story}"
-    assert "one host at a time. 3 of 4 early" in lines[-2]
+    assert ". 3 of 4 hosts started early: all their machines approved." in lines[-2]
     assert list(temporary.iterdir()) == []
 
 
@@ -260,7 +260,7 @@ def test_ending_stays_on_a_small_terminal_with_what_to_try_next(
 
 def test_one_key_approves_for_the_machine_that_says_nothing(open_terminal: OpenTerminal) -> None:
     terminal = open_terminal(80, 24, "--speed", "20")
-    terminal.wait_for("Press a", ROLL_OUT_SECONDS)
+    terminal.wait_for("Press 'a'", ROLL_OUT_SECONDS)
 
     terminal.press(b"a")
 

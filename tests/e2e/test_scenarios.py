@@ -3,13 +3,24 @@
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, START_SECONDS, Server, ServerMaker
+from tests.e2e.conftest import (
+    ANSWER_SECONDS,
+    FOREWARN,
+    START_SECONDS,
+    Server,
+    ServerMaker,
+    wait_until,
+)
 
+from forewarn.clocks import SystemClock
 from forewarn.emulator.builtin import built_in_scenarios
 
 VIRTUAL = ("--clock", "virtual", "--executor", "simulated")
@@ -173,6 +184,33 @@ def test_command_tells_what_happens_until_it_is_over(
         "Freeze of solo-0: completed",
         "finished",
     ]
+
+
+def test_command_names_the_event_that_a_run_waits_for(start_server: ServerMaker) -> None:
+    server = start_server(*FAST)
+    order = ("event", "create", "--type", "Reboot", "--resource", "solo-0", "--started", "--yes")
+    (other,) = server.command(*order)["events"]
+
+    with follow(
+        server, "scenario", "run", "spot-eviction", "--vm", "solo-0", "--speed", "60"
+    ) as run:
+        assert run.stdout is not None
+        deadline = threading.Timer(START_SECONDS, run.kill)
+        deadline.start()
+        lines = [run.stdout.readline() for _ in range(3)]
+        deadline.cancel()
+        (event,) = (each for each in server.poll("solo-0").events if each["EventType"] == "Preempt")
+        not_before = parsedate_to_datetime(event["NotBefore"])
+        late = not_before + timedelta(seconds=1)
+        wait_until(lambda: SystemClock().now() > late, "time does not pass", ANSWER_SECONDS)
+        server.command("event", "complete", other["event_id"])
+        lines += run.communicate(timeout=START_SECONDS)[0].splitlines()
+
+    assert run.returncode == 0
+    happened = [re.sub(r"^\+\w+ +", "", line.strip()) for line in lines[2:]]
+    assert happened[0] == f"Preempt of solo-0: waits for {other['event_id']} to end"
+    assert re.fullmatch(r"Preempt of solo-0: started \(\ds after NotBefore\)", happened[1])
+    assert happened[2:] == ["Preempt of solo-0: completed", "finished"]
 
 
 def test_command_names_the_virtual_machine_that_approves(start_server: ServerMaker) -> None:

@@ -170,6 +170,15 @@ def test_event_starts_at_not_before_and_ends_when_its_impact_does(world: World) 
     assert ended.ended_at == created.not_before + timedelta(minutes=10)
 
 
+def test_ledger_says_how_late_an_event_starts_that_waited_for_another(world: World) -> None:
+    events = [world.create("web-0"), world.create("web-0")]
+
+    world.advance(world.lead(), hours=1)
+
+    ledgers = world.store.read(lambda reading: [reading.ledger(e.event_id) for e in events])
+    assert [ledger[1].detail for ledger in ledgers] == ["NotBefore reached", "10m after NotBefore"]
+
+
 def test_failure_of_an_impact_is_the_outcome_of_its_event(world: World) -> None:
     world.failures["web-0"] = "no power"
     created = world.create("web-0")

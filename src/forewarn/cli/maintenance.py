@@ -23,7 +23,7 @@ from forewarn.cli.maintenance_tables import (
 from forewarn.cli.options import BEGINS, DRY_RUN, TIMEOUT, YES, Given, argument, taking
 from forewarn.cli.output import Columns, Row, print_line, table_of, with_options
 from forewarn.cli.patches import make_patch
-from forewarn.cli.place_tables import By, Detail, say_standings
+from forewarn.cli.place_tables import By, Detail, say_places
 from forewarn.cli.session import Session, command
 from forewarn.domain.phrases import count_of, say_names
 
@@ -36,7 +36,7 @@ _COLUMNS: Final[Columns] = {
     "targets": lambda row: (
         count_names(row["hosts"], "host") or count_names(row["resources"], "virtual machine")
     ),
-    "progress": lambda row: say_standings(row["places"]),
+    "progress": say_places,
 }
 
 Places = Annotated[

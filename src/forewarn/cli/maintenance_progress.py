@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Row, print_line, print_one_of_many, time_of
 from forewarn.cli.patience import ASK_EVERY, Patience, persist, say_because
-from forewarn.cli.place_tables import changed_lines, say_not_done, say_standings
+from forewarn.cli.place_tables import changed_lines, say_not_done, say_places
 from forewarn.cli.session import Session
 from forewarn.domain.phrases import count_of
 from forewarn.domain.standing import MaintenanceStatus
@@ -39,15 +39,11 @@ def _bars() -> AbstractContextManager[Callable[[Row], None]]:
 
 def say_progress(maintenance: Row) -> str:
     """Say how many of its hosts, or scopes, are where, and how many steps are not begun."""
-    name, places = maintenance["maintenance_id"], maintenance["places"]
-    noun = "host" if maintenance["hosts"] else "scope"
-    said = [
-        f"Maintenance {name}: {maintenance['status']}",
-        f"{count_of(sum(places.values()), noun)} ({say_standings(places)})",
-    ]
+    name, status = maintenance["maintenance_id"], maintenance["status"]
+    said = [f"Maintenance {name}: {status}", say_places(maintenance)]
     if maintenance["steps_remaining"]:
         said.append(f"{count_of(maintenance['steps_remaining'], 'step')} to announce")
-    return ", ".join(said)
+    return ", ".join(filter(None, said))
 
 
 def require_walked(maintenance: Row) -> None:

@@ -20,7 +20,7 @@ from forewarn.cli.place_tables import (
     describe_brake,
     plan_lines,
     say_not_done,
-    say_standings,
+    say_places,
     status_lines,
 )
 from forewarn.domain.phrases import count_of
@@ -51,7 +51,7 @@ _FIELDS: Final[Columns] = {
     "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),
     "outcome": "outcome",
-    "progress": lambda row: say_standings(row["places"]),
+    "progress": say_places,
 }
 _COUNTS: Final[Columns] = {
     "hosts": lambda row: len(row["hosts"]) or "",

@@ -51,13 +51,34 @@ def say_because(ended: Row) -> str:
     return f": {ended['reason']}".rstrip(".") if ended["reason"] else ""
 
 
+def say_wait(session: Session, event: Row) -> str:
+    """Say which other events have to end before *event* continues, if nothing else holds it."""
+    from forewarn.domain.reasons import OF_OTHERS  # noqa: PLC0415 - slow to load, not for help
+
+    if event["ended_at"] is not None:
+        return ""
+    reasons = session.get("events", event["event_id"], "explain")["reasons"]
+    holding = [reason for reason in reasons if reason["holds"]]
+    if not holding or any(reason["kind"] not in OF_OTHERS for reason in holding):
+        return ""
+    others = dict.fromkeys(other for reason in holding for other in reason["event_ids"])
+    return f"waits for {', '.join(others)} to end"
+
+
 def _wait_for_event(session: Session, event: Row, patience: "Patience") -> Row:
     name: str = event["event_id"]
-    return patience.wait(
-        lambda: session.get("events", name),
-        is_over=lambda row: row["ended_at"] is not None,
-        describe=lambda row: f"{row['event_type']} {name}: {row['event_status']}",
-    )
+
+    def ask() -> Row:
+        row = session.get("events", name)
+        return {"event": row, "waits": say_wait(session, row)}
+
+    def describe(seen: Row) -> str:
+        said = f"{seen['event']['event_type']} {name}: {seen['event']['event_status']}"
+        return ", ".join(filter(None, (said, seen["waits"])))
+
+    seen = patience.wait(ask, lambda seen: seen["event"]["ended_at"] is not None, describe)
+    ended: Row = seen["event"]
+    return ended
 
 
 class Patience:

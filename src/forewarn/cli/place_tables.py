@@ -85,9 +85,14 @@ def describe_brake(brake: Row, about: str = "") -> str:
     return " ".join(filter(None, said))
 
 
-def say_standings(places: Mapping[str, int]) -> str:
+def say_places(maintenance: Row) -> str:
     """Say how many hosts, or scopes, have which standing."""
-    return ", ".join(f"{number} {standing}" for standing, number in places.items())
+    places: Mapping[str, int] = maintenance["places"]
+    total = count_of(sum(places.values()), _noun(maintenance["hosts"]))
+    if len(places) == 1:
+        return " ".join((total, *places))
+    said = ", ".join(f"{number} {standing}" for standing, number in places.items())
+    return f"{total} ({said})" if places else ""
 
 
 def say_not_done(standings: Mapping[str, str]) -> Iterator[str]:

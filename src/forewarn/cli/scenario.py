@@ -25,7 +25,7 @@ from forewarn.cli.options import (
     taking,
 )
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, table_of, time_of
-from forewarn.cli.patience import ASK_EVERY
+from forewarn.cli.patience import ASK_EVERY, say_wait
 from forewarn.cli.session import Session, command
 from forewarn.cli.signals import stop_signals
 from forewarn.cli.times import DURATION, check_duration, check_interval, read_seconds
@@ -248,13 +248,23 @@ class _Narrator:
         if run["finished_at"] is not None:
             self.say(f"{_offset(run, run['finished_at'])}  {run['status']}")
 
+    def tell_waits(self, session: Session, run: Row) -> None:
+        """Tell which other events have to end first, of which the run itself knows nothing."""
+        for event in () if self._is_silent else run["events"]:
+            waits = say_wait(session, event)
+            if waits and (key := (event["event_id"], waits)) not in self._told:
+                self._told.add(key)
+                self.say(f"{_offset(run, session.get('clock')['now'])}  {_name(event)}: {waits}")
+
 
 def _follow(session: Session, run: Row, narrator: _Narrator) -> Row:
     is_still = session.get("clock")["kind"] == "virtual"
+    narrator.tell_waits(session, run)
     while run["finished_at"] is None and not is_still:
         time.sleep(ASK_EVERY)
         run = session.get("scenario-runs", run["run_id"])
         narrator.tell(run)
+        narrator.tell_waits(session, run)
     return run
 
 
@@ -275,8 +285,11 @@ def _tell(run: Row, entry: Row) -> str:
         happened = f"scheduled for {time_of(event['first_not_before'])}"
     else:
         happened = f"{what} ({detail})" if detail else what
-    of = f"{event['event_type']} of {', '.join(event['resources'])}"
-    return f"{_offset(run, entry['at'])}  {of}: {happened}"
+    return f"{_offset(run, entry['at'])}  {_name(event)}: {happened}"
+
+
+def _name(event: Row) -> str:
+    return f"{event['event_type']} of {', '.join(event['resources'])}"
 
 
 def _offset(run: Row, moment: str) -> str:

@@ -84,7 +84,8 @@ def count_held(survey: Survey, flights: Sequence[Flight]) -> int:
 
 def say_wait(standstill: Standstill) -> str:
     """Return what a Maintenance waits for, in a sentence."""
-    blockers = standstill.blockers
+    # Events of a host wait for each other: what the last of them waits for comes first.
+    blockers = sorted(standstill.blockers, key=lambda each: each.kind is ReasonKind.HOST_OPERATION)
     by_hand = [each for each in blockers if each.release is Release.BY_HAND]
     is_stuck = standstill.verdict.kind is VerdictKind.NEVER and by_hand
     for first in by_hand if is_stuck else blockers:

@@ -156,6 +156,10 @@ HOLDING: Final = frozenset(_KINDS[: _KINDS.index(ReasonKind.OVERDUE)])
 """The kinds for which an event waits; the others are only good to know."""
 OF_HOST: Final = HOLDING.difference(_KINDS[: _KINDS.index(ReasonKind.HOST_GUESTS)])
 """The kinds that are about the host operation as a whole, so the same for all of its events."""
+OF_OTHERS: Final = frozenset(
+    {ReasonKind.OTHER_EVENT, ReasonKind.HOST_OPERATION_BUSY, ReasonKind.OTHER_IMPACT}
+)
+"""The kinds that are other events on the same virtual machines, which have to end first."""
 
 REMEDIES: Final[Mapping[ReasonKind, Verb]] = {
     ReasonKind.SERVER_PAUSED: Verb.RESUME_SERVER,

@@ -36,7 +36,7 @@ from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.phrases import say_moment
 from forewarn.domain.precedence import needing_somebody
-from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
+from forewarn.domain.reasons import OF_HOST, OF_OTHERS, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, Walks, walk_all
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -44,10 +44,6 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 _APPROVALS: Final = frozenset(
     {ReasonKind.APPROVAL_OF_ANY, ReasonKind.APPROVAL_OF_ALL, ReasonKind.APPROVAL_OF_LEADER}
 )
-_OTHERS: Final = frozenset(
-    {ReasonKind.OTHER_EVENT, ReasonKind.HOST_OPERATION_BUSY, ReasonKind.OTHER_IMPACT}
-)
-"""The reasons that are other events on the same virtual machines."""
 _BY_HAND: Final = frozenset(
     {
         ReasonKind.SERVER_PAUSED,
@@ -195,7 +191,7 @@ class InFlight:
         # Events of a host operation start together: what holds another one holds this one too.
         latest = max((each.until for each in reasons if each.holds and each.until), default=None)
         is_shut_out = any(each.kind is ReasonKind.WINDOW and not each.until for each in reasons)
-        if is_shut_out or any(each.kind in _OTHERS for each in reasons):
+        if is_shut_out or any(each.kind in OF_OTHERS for each in reasons):
             latest = None
         for reason in reasons:
             # What holds a host operation is said once, not for each of its events.
@@ -224,7 +220,7 @@ class InFlight:
         awaited: tuple[EventId, ...] = ()
         if _is_by_hand(reason):
             release = Release.BY_HAND
-        elif reason.kind in _OTHERS:
+        elif reason.kind in OF_OTHERS:
             awaited = needing_somebody(event, self.snapshot)
             release = Release.BY_HAND if awaited else Release.BY_PROGRESS
         elif event.event_status is EventStatus.SCHEDULED:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import count
 from typing import Final
 
@@ -10,11 +11,12 @@ from forewarn.domain.actions import (
     BeginTask,
     Decisions,
     StartEvent,
+    StartReason,
     TakeStep,
 )
 from forewarn.domain.aftermath import apply_actions, without_ended
 from forewarn.domain.decisions import decide
-from forewarn.domain.event import Happening
+from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.knowledge import Knowledge
@@ -40,8 +42,11 @@ from forewarn.operations.snapshots import look
 from forewarn.operations.telling import Tidings, tell_ending, tell_news
 from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.store import Transaction
+from forewarn.wording.durations import format_duration
 
 _NOT_BEGUN: Final = Impact(status=ImpactStatus.NOT_BEGUN)
+_LATE: Final = timedelta(seconds=1)
+"""Less than that is how long a busy server takes to notice that NotBefore is reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +173,7 @@ def _move_deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iter
 def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:
     yield from _move_deeds(before, after, decisions)
     reasons = {
-        action.event_id: action.reason.value
+        action.event_id: _say_why(after.events[action.event_id], action.reason)
         for action in decisions.actions
         if isinstance(action, StartEvent)
     }
@@ -184,6 +189,14 @@ def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[
             if known is None and decisions.moves:  # nothing else is new with these
                 detail = f"came to {event.host}"
             yield Deed(event=event, what=Happening(event.event_status.lower()), detail=detail)
+
+
+def _say_why(event: ScheduledEvent, reason: StartReason) -> str:
+    """Return why *event* has started, or how late it is if something held it at NotBefore."""
+    late = (event.started_at or event.not_before) - event.not_before
+    if reason is StartReason.NOT_BEFORE_REACHED and late >= _LATE:
+        return f"{format_duration(late)} after NotBefore"
+    return reason.value
 
 
 def _record_scenarios(

@@ -36,3 +36,13 @@ def test_events_are_counted_and_not_their_machines(
     standstill = Standstill(blockers=blockers, verdict=Verdict(kind=VerdictKind.NOW))
 
     assert say_wait(standstill) == sentence
+
+
+def test_missing_approval_is_said_before_the_events_that_wait_for_it() -> None:
+    approved = Blocker(kind=ReasonKind.HOST_OPERATION, release=Release.BY_TIME, about="B waits.")
+    missing = Blocker(kind=ReasonKind.APPROVAL_OF_ANY, release=Release.BY_TIME, about="Not yet.")
+    verdict = Verdict(kind=VerdictKind.BY_TIME)
+
+    said = say_wait(Standstill(blockers=(approved, missing), verdict=verdict))
+
+    assert said.endswith(": Not yet.")

@@ -44,7 +44,7 @@ def test_bar_of_each_host_says_how_far_it_is() -> None:
     assert [line[:35].rstrip() for line in frame(busy_scene()) if line.startswith("kvm-")][:4] == [
         "kvm-1 ████████████ done 10 s early",
         "kvm-2 ▒▒▒▒▒▒▒▒██░░ frozen",
-        "kvm-3 ▒▒▒▒░░░░░░░░ notice, 8 s left",
+        "kvm-3 ▒▒▒▒░░░░░░░░ 8 s of notice",
         "kvm-4 ████████████ failed",
     ]
 

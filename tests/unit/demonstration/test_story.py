@@ -80,7 +80,7 @@ def test_headline_says_where_the_roll_out_is(status: str | None, line: str) -> N
         ([WEB, SILENT], "kvm-2 waits for web-1 to drain."),
         (
             [approved(WEB), SILENT],
-            "kvm-2 waits for batch_1, which never responds. Press a to approve for it.",
+            "kvm-2 waits for batch_1, which never responds. Press 'a' to approve for it.",
         ),
         ([started(WEB, 2)], "kvm-2 is being updated. Its machines stand still."),
     ],
@@ -99,5 +99,5 @@ def test_summary_counts_the_hosts_that_started_early() -> None:
     scene = make_scene(started(WEB, 15), started(approved(announced("web-0", "kvm-1")), 3))
 
     assert summarize(scene, timedelta(seconds=24)) == (
-        "Done in 24 s, one host at a time. 1 of 2 early: all machines approved."
+        "Done in 24 s. 1 of 2 hosts started early: all their machines approved."
     )

@@ -73,7 +73,7 @@ def _progress(step: HostStep | None, scene: Scene) -> tuple[list[tuple[str, str]
         return [_NOTICE] * _NOTICE_CELLS + [_UPDATE] * 2, "frozen"
     left = max(step.first.not_before - scene.now, timedelta(0))
     passed = 1 - left / (step.first.not_before - step.first.created_at)
-    return [_NOTICE] * round(_NOTICE_CELLS * passed), f"notice, {seconds(left)} left"
+    return [_NOTICE] * round(_NOTICE_CELLS * passed), f"{seconds(left)} of notice"
 
 
 def _draw_workload(workload: Workload) -> Text:

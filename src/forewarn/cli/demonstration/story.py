@@ -122,7 +122,7 @@ def explain(scene: Scene) -> str:
     if step.first.started_at:
         return f"{scene.host} is being updated. Its machines stand still."
     if step.unheard and SILENT.issuperset(step.unheard):
-        hint = f" Press {KEY} to approve for it." if scene.suggestions else ""
+        hint = f" Press '{KEY}' to approve for it." if scene.suggestions else ""
         return f"{scene.host} waits for {', '.join(step.unheard)}, which never responds.{hint}"
     draining = ", ".join(name for name in step.unheard if name not in SILENT)
     return f"{scene.host} waits for {draining} to drain."
@@ -131,8 +131,8 @@ def explain(scene: Scene) -> str:
 def summarize(scene: Scene, took: timedelta) -> str:
     """Return what came of the roll-out."""
     steps = scene.host_steps.values()
-    early = f"{sum(bool(step.early) for step in steps)} of {len(steps)} early"
-    return f"Done in {seconds(took)}, one host at a time. {early}: all machines approved."
+    early = f"{sum(bool(step.early) for step in steps)} of {len(steps)} hosts started early"
+    return f"Done in {seconds(took)}. {early}: all their machines approved."
 
 
 def tell(scene: Scene) -> list[Line]:
