@@ -15,6 +15,8 @@ from tests.e2e.relays import METADATA, Guest, Site, build_site, is_served
 from tests.e2e.test_replica_cut_off import ip
 
 CUT_SECONDS = 6.0
+SILENCE_SECONDS = 2.0
+"""An answer takes milliseconds."""
 CONVERGED_SECONDS = 60.0
 """A relay looks for the server at least every 15 s, and waits for a connection that is lost."""
 
@@ -27,6 +29,8 @@ def site(tmp_path: Path, environment: Mapping[str, str]) -> Generator[Site]:
 
 
 def test_guests_are_served_whatever_is_away(site: Site) -> None:
+    assert json.loads(site.guests["web-1"].curl())["Events"] == []
+
     live_through_outages(site, CUT_SECONDS)
 
 
@@ -182,6 +186,10 @@ def test_guest_cannot_use_its_relay_for_machines_of_other_hosts(site: Site) -> N
     # Its address, which the bridge of this host does not keep out, is nobody's here.
     site.take_address("solo-1", "10.92.0.12")
     assert guest.ask(source="10.92.0.12")[0] == HTTPStatus.NOT_FOUND
+    # That of its neighbour is kept out, on the port that has the rules of the page.
+    site.take_address("web-1", "10.91.0.12")
+    with pytest.raises(TimeoutError):
+        site.guests["web-1"].run(lambda: connect(source="10.91.0.12"))
     assert events_of(site, foreign)["approvals"] == []
     assert events_of(site, foreign)["event_status"] == "Scheduled"
 
@@ -190,12 +198,15 @@ def test_relay_answers_only_on_its_interface(site: Site) -> None:
     host = site.hosts[0]
     ip("-netns", site.centre.name, "route", "add", f"{METADATA}/32", "via", "10.90.0.11")
 
-    def connect() -> None:
-        socket.create_connection((METADATA, 80), timeout=ANSWER_SECONDS).close()
-
     host.run(connect)  # from the host itself, which is on the bridge, too
     with pytest.raises(ConnectionRefusedError):
         site.centre.run(connect)
+
+
+def connect(source: str = "") -> None:
+    """Connect to the service, if it answers soon."""
+    with socket.create_connection((METADATA, 80), SILENCE_SECONDS, source_address=(source, 0)):
+        pass
 
 
 def events_of(site: Site, event_id: str) -> Any:

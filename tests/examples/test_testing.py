@@ -1,19 +1,18 @@
-"""The folder that newcomers copy: its tests pass, and its tutorial tells the truth."""
+"""The folder that newcomers copy: its tests pass, and its programs find 169.254.169.254."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import Block
 
 ROOT = Path(__file__).parents[2]
 TESTING = ROOT / "examples" / "testing"
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECONDS = 120
 OURS = {"forewarn", "xdist"}
 WITHOUT_OTHERS = " ".join(
@@ -36,7 +35,7 @@ def need_namespaces() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Return a copy of the folder in a checkout, as the tutorial has it made."""
+    """Return a copy of the folder in a checkout, as its README has it made."""
     need("curl", "jq", "node")
     folder = tmp_path / "first-steps"
     shutil.copytree(TESTING, folder, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
@@ -66,41 +65,12 @@ def test_tests_of_the_examples_pass(copy: Path) -> None:
     assert re.search(r"^12 passed", printed, re.MULTILINE), printed
 
 
-def test_tutorial_is_true_from_beginning_to_end(copy: Path) -> None:
-    blocks = FENCE.findall((copy / "README.md").read_text("utf-8"))
-    assert {language for language, _ in blocks} == {"python", "console"}
-
-    for language, text in blocks:
-        if language == "python":
-            write_file(copy, text)
-        elif not {"install", "--netns"} & set(text.split()):
-            follow(copy, text)
-
-
-@pytest.mark.parametrize("page", ["README.md", "testing/README.md"])
-def test_built_in_address_is_ours_in_a_namespace(page: str) -> None:
+def test_built_in_address_is_ours_in_a_namespace(blocks: list[Block]) -> None:
     need("curl", "jq", "unshare")
     need_namespaces()
-    readme = ROOT / "examples" / page
-    (shown,) = (text for _, text in FENCE.findall(readme.read_text("utf-8")) if "netns" in text)
 
-    follow(readme.parent, shown)
-
-
-def test_tutorial_installs_an_extra_that_there_is() -> None:
-    tutorial = (TESTING / "README.md").read_text("utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-
-    named = re.findall(r"pip install '(?:(?:\.\./)?\.|forewarn)\[(\w+)\]'", tutorial)
-
-    assert named == ["pytest", "pytest", "server"]
-    assert set(named) <= project["optional-dependencies"].keys()
-
-
-def write_file(folder: Path, text: str) -> None:
-    name = re.match(r"# (\w+\.py)\n", text)
-    assert name is not None, f"the first line says no file: {text}"
-    (folder / name[1]).write_text(text, "utf-8")
+    for block in blocks:
+        follow(block.page.parent, block.text)
 
 
 def follow(folder: Path, text: str) -> None:
