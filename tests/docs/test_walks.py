@@ -29,18 +29,42 @@ def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", CLAIMED, ids=lambda block: block.place)
 def test_what_is_named_above_a_block_reads_it(block: Block) -> None:
+    check_claim(block)
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ("tests/cli/test_db.py::test_check_says_what_the_server_is", "reads the page"),
+        ("tests/cli/test_db.py::test_of_something_else", "has no test"),
+        ("tests/cli/test_db.py", "has no test"),
+        (".ci/run", "has other commands"),
+    ],
+)
+def test_claim_of_who_does_not_read_the_block_is_refused(claim: str, reason: str) -> None:
+    page = ROOT / "docs" / "how-to" / "upgrade.md"
+    block = Block(page=page, line=1, language="console", text="$ make demo\n", claim=claim)
+
+    with pytest.raises(AssertionError, match=reason):
+        check_claim(block)
+
+
+def check_claim(block: Block) -> None:
+    """Refuse a claim of a test that cannot know what the block says."""
     path, _, name = (block.claim or "").partition("::")
     text = (ROOT / path).read_text(encoding="utf-8")
-
     if not path.endswith(".py"):
         typed = {command for command, _ in read_commands(block.text)}
         assert typed <= {*text.splitlines()}, f"{block.place}: {path} has other commands"
-    elif "blocks" not in find_arguments(text).get(name, ()):
-        sources = (text, *map(Path.read_text, find_imported(text)))
-        where = str(Path(*block.page.parts[-2:])) if block.page.parent != ROOT else block.page.name
-        is_read = any(f'{where}"' in source for source in sources)
-        assert name in find_arguments(text), f"{block.place}: {path} has no test {name!r}"
-        assert is_read, f"{block.place}: {name} takes no `blocks`, and nobody there reads the page"
+        return
+    tests = find_arguments(text)
+    assert name in tests, f"{block.place}: {path} has no test {name!r}"
+    page = block.page.relative_to(ROOT if block.page.parent == ROOT else block.page.parents[1])
+    sources = (text, *(each.read_text(encoding="utf-8") for each in find_imported(text)))
+    is_read = any(f'{page}"' in source for source in sources)
+    assert is_read or "blocks" in tests[name], (
+        f"{block.place}: {name} does not take `blocks`, and nothing beside it reads the page"
+    )
 
 
 def find_arguments(source: str) -> dict[str, set[str]]:

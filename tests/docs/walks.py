@@ -14,19 +14,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
 from tests.docs.blocks import ROOT, Block, read_commands
 from tests.e2e.conftest import wait_until
 from tests.e2e.test_detach import READY, stop
-from tests.examples.test_testing import WITHOUT_OTHERS
 from tests.ports import free_port
 from tests.receiver import Receiver
 
 SECONDS: Final = 120
 FLEET: Final = ROOT / "examples" / "testing" / "fleet.toml"
 """What readers have already, unless the page has another."""
+OUR_PLUGINS: Final = frozenset({"forewarn", "xdist"})
+WITHOUT_OTHERS: Final = " ".join(
+    f"-p no:{plugin.name}"
+    for plugin in entry_points(group="pytest11")
+    if plugin.name not in OUR_PLUGINS
+)
+"""Plugins of pytest that readers do not have, and that take half of the time of a start."""
 STAND_INS: Final = Path(__file__).with_name("stand_ins")
 UNTIL_STOPPED: Final = ("forewarn-agent run", "forewarn event watch", "journalctl --follow")
 """Commands that a reader leaves running, until the same program is started again or to the end."""
@@ -61,7 +68,7 @@ class Running:
         """Compare what it prints with what the page shows."""
         place = self.block.place
         wait_until(
-            lambda: self.log.stat().st_size > 0 and _is_shown(self.shown, self.log.read_text()),
+            lambda: self.log.stat().st_size > 0 and is_shown(self.shown, self.log.read_text()),
             f"{place}: {self.shown} is not in {self.log}",
             SECONDS,
             pause=0.1,
@@ -88,7 +95,7 @@ class Walk:
             "HOME": str(self._home),
             "PATH": f"{STAND_INS}:{Path(sys.executable).parent}:{os.defpath}:/usr/sbin:/sbin",
             "LANG": "C.UTF-8",
-            "PYTEST_ADDOPTS": WITHOUT_OTHERS,
+            "PYTEST_ADDOPTS": f"{WITHOUT_OTHERS} -W error",
             "STAND_IN_ROOT": str(folder),
             "STAND_IN_CHECKOUT": str(ROOT),
             "FOREWARN_METADATA": f"127.0.0.1:{self._metadata}",
@@ -148,7 +155,7 @@ class Walk:
         done = self._run(command, block, may_fail=command.startswith(MAY_FAIL))
         if ids := _ID.findall(done):
             self._last_id = ids[0]
-        assert _is_shown(shown, done), f"{block.place}: {command} printed:\n{done}"
+        assert is_shown(shown, done), f"{block.place}: {command} printed:\n{done}"
 
     def _run(self, commands: str, block: Block, *, may_fail: bool = False) -> str:
         """Run *commands* where the ones before have left off, and return what they print."""
@@ -221,7 +228,7 @@ def walking(folder: Path) -> Iterator[Walk]:
             walk.stop()
 
 
-def _is_shown(shown: list[str], printed: str) -> bool:
+def is_shown(shown: list[str], printed: str) -> bool:
     """Return whether every line of *shown* was printed in this order; `...` stands for any."""
     lines = iter([_timeless(line) for line in printed.splitlines()])
     return all(line in {"...", ""} or _timeless(line) in lines for line in shown)
