@@ -94,7 +94,7 @@ class Machine:
         """Start what the unit does."""
         (line,) = re.findall(r"^ExecStart=/usr/local/bin/forewarn (.*)$", UNIT, re.MULTILINE)
         log = self.folder / "log"
-        with log.open("ab") as printed:
+        with log.open("wb") as printed:
             self._server = subprocess.Popen(
                 [FOREWARN, *self.say(line).split()],
                 env={"PATH": os.defpath, "HOME": str(self.folder)},
@@ -102,10 +102,9 @@ class Machine:
                 stderr=printed,
             )
         wait_until(
-            lambda: self.run("status", "--ready").exit_code == 0,
+            lambda: "serving" in log.read_text(encoding="utf-8"),
             f"the replica is not ready: {log}",
             START_SECONDS,
-            pause=0.1,
         )
 
 
