@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from tests.docs.blocks import Block, find_claimed
 from tests.postgres import Cluster, run_cluster
 
 _TESTS = Path(__file__).parent
@@ -83,6 +84,14 @@ def _logs_of_its_own() -> Generator[None]:
     """Let no module log where a server of the one before has: that stream may be closed."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def blocks(request: pytest.FixtureRequest) -> list[Block]:
+    """The code blocks of the documentation that name this test as the one that runs them."""
+    found = find_claimed(request.node.nodeid.partition("[")[0])
+    assert found, "no page names this test"
+    return found
 
 
 @pytest.fixture(scope="session")

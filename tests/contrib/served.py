@@ -8,8 +8,10 @@ from pathlib import Path
 
 from tests.contrib.conftest import CONTRIB, Program
 from tests.contrib.ssh import put_ssh
+from tests.docs.blocks import ROOT, read_blocks
 from tests.e2e.conftest import Server, ServerMaker, wait_until
 
+(PAGE,) = read_blocks(ROOT / "docs" / "how-to/use-proxmox-or-openstack.md")
 EVENT_TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 SECONDS = 60.0
 
@@ -29,7 +31,9 @@ def serve(
         assert old in text, old
         text = text.replace(old, new)
     (folder / "executors.toml").write_text(text, encoding="utf-8")
-    server = make_server("--executor-file", str(folder / "executors.toml"), "--speed", "10000")
+    (_, _, *flags), *_ = PAGE.commands
+    given = (word.replace("/etc/forewarn", str(folder)) for word in flags)
+    server = make_server(*given, "--speed", "10000")
     printed = inventory.run()
     assert printed.status == 0, printed.said
     (folder / "fleet.toml").write_text(printed.printed, encoding="utf-8")
@@ -76,14 +80,11 @@ def problem_of(server: Server) -> str:
 
 
 def follow_the_page(server: Server, vm: str) -> None:
-    """Run the commands of the page in docs/, on *vm*."""
-    page = CONTRIB.parent / "docs" / "how-to" / "use-proxmox-or-openstack.md"
-    lines = re.findall(r"^\$ forewarn (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert lines[0].startswith("serve --executor-file ")
-    for line in lines[1:]:
-        words = line.replace("scratch-0", vm).split()
-        done = server.try_command(*words, *(["--yes", "--wait"] if "create" in words else []))
-        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+    """Run the commands of the page in docs/ after the one that starts the server, on *vm*."""
+    for _, *words in PAGE.commands[1:]:
+        here = [word.replace("scratch-0", vm) for word in words]
+        done = server.try_command(*here, *(["--yes", "--wait"] if "create" in words else []))
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
 
 
 def carry_out_each_type(server: Server, vms: Mapping[str, str]) -> dict[str, tuple[str, str]]:

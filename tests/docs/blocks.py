@@ -5,13 +5,19 @@ above it names what runs it instead:
 
     <!-- run by tests/e2e/test_tls.py::test_commands_trust_the_authority_they_are_given -->
 
-The same line with `blocks run by`, once on a page, is for all of its blocks. What a page takes for
-granted, such as a server that is running, is a command that readers do not see:
+The same line with `blocks run by`, once on a page, is for all of its blocks. A test that is named
+gets its blocks from the fixture `blocks`, or reads the page itself; it may change what differs in a
+test, such as addresses and folders, and nothing else.
+
+What a page takes for granted, such as a server that is running, is a command that readers do not
+see:
 
     <!-- $ forewarn serve --fleet fleet.toml --detach -->
 """
 
 import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,6 +59,12 @@ class Block:
         return named["name"] if named and self.language != "console" else None
 
     @property
+    def commands(self) -> list[list[str]]:
+        """The words of each command, of a console block."""
+        typed = (command for command, _ in read_commands(self.text))
+        return [shlex.split(command.replace("\\\n", " ")) for command in typed]
+
+    @property
     def place(self) -> str:
         """Where it is, for people."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -84,3 +96,16 @@ def read_blocks(page: Path) -> list[Block]:
         for found in _UNSEEN.finditer(text)
     }
     return [block for _, block in sorted((seen | unseen).items(), key=lambda pair: pair[0])]
+
+
+def find_claimed(claim: str) -> list[Block]:
+    """Return the blocks of all pages that *claim*, `path::name`, runs."""
+    return [block for page in PAGES for block in read_blocks(page) if block.claim == claim]
+
+
+def read_commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of a console block with the lines that are shown below it."""
+    for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        lines = each.splitlines()
+        last = next(at for at, line in enumerate(lines) if not line.endswith("\\"))
+        yield "\n".join(lines[: last + 1]), lines[last + 1 :]

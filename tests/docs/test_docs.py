@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs.blocks import Block, read_commands
 from typer.main import get_command
 
 from forewarn.cli.app import app
@@ -37,6 +38,7 @@ PAGES = sorted(
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
+MAKEFILE = ROOT / "Makefile"
 FOREWARN = Path(sys.executable).with_name("forewarn")
 CITATION = re.compile(r"compatibility\.md#([\w-]+)")
 
@@ -54,12 +56,18 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_readme_shows_what_the_demo_prints() -> None:
-    (shown,) = (code for code in fences("console") if "make demo |" in code)
-    claimed = [line for line in shown.splitlines()[1:] if line.strip() not in {"", "..."}]
+def test_readme_shows_what_the_demo_prints(blocks: list[Block]) -> None:
+    made, piped, of_home = blocks
+    ((command, shown),) = read_commands(piped.text)
+    claimed = [line for line in shown if line.strip() not in {"", "..."}]
+    recipe = re.search(r"^demo:.*\n\t@\$\(BIN\)/(.*)$", MAKEFILE.read_text("utf-8"), re.MULTILINE)
+    install, (program, *words) = of_home.commands
+    assert recipe
+    assert (made.text, command) == ("$ make demo\n", "make demo | cat")
+    assert recipe[1].split() == [program, *words]
+    assert install == ["pip", "install", "forewarn[server]"]
 
-    command = [str(FOREWARN), "demo", "--speed", "120"]
-    printed = iter(timeless(subprocess.check_output(command, text=True)).splitlines())
+    printed = iter(timeless(subprocess.check_output([FOREWARN, *words], text=True)).splitlines())
 
     for line in claimed:
         assert timeless(line) in printed, f"the demo no longer prints, in this order: {line}"

@@ -1,45 +1,49 @@
-"""The way through nginx that docs/how-to/use-tls.md describes."""
+"""The way through nginx that "Use TLS" and "Use the console" describe."""
 
 import os
-import re
 import shutil
 import ssl
 import subprocess
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import ROOT
+from tests.docs.blocks import Block
 from tests.e2e.conftest import START_SECONDS, Server, wait_until
 from tests.e2e.test_postgres_access import make_certificate
 from tests.ports import free_port
 
-PAGE = (ROOT / "docs/how-to/use-tls.md").read_text("utf-8")
-(CONFIGURATION,) = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
-(FLAGS,) = re.findall(r"--control-host (\S+)", PAGE)
+NAME = "forewarn.example.com"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
 @pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
-def test_operators_come_through_nginx(tmp_path: Path) -> None:
+def test_operators_come_through_nginx(tmp_path: Path, blocks: list[Block]) -> None:
     assert NGINX is not None
+    of_console, of_tls, configuration = blocks
+    ((_, _, *flags),) = of_console.commands
+    ((_, _, *same),) = of_tls.commands
+    assert (same, flags) == (["--fleet", "fleet.toml", *flags], ["--control-host", NAME])
     (tmp_path / "fleet.toml").write_text('[[virtual_machine]]\nname = "web-0"\n')
     make_certificate(tmp_path, "control", "test only")
     server = Server(
         database=tmp_path / "forewarn.db",
         fleet=tmp_path / "fleet.toml",
-        flags=("--control-host", FLAGS),
+        flags=tuple(flags),
         environment={"PATH": os.defpath, "HOME": str(tmp_path)},
         log=tmp_path / "server.log",
     )
     plain, secure = free_port(), free_port()
-    command = [
-        NGINX,
-        "-p",
-        str(tmp_path),
-        "-c",
-        write_configuration(tmp_path, server, plain, secure),
-    ]
+    file = tmp_path / "nginx.conf"
+    here = {
+        "listen 80;": f"listen 127.0.0.1:{plain};",
+        "listen 443 ssl;": f"listen 127.0.0.1:{secure} ssl;",
+        "127.0.0.1:8170": f"127.0.0.1:{server.control_port}",
+        "/etc/forewarn/": f"{tmp_path}/",
+    }
+    file.write_text(complete(configuration.text, here, tmp_path))
+    command = [NGINX, "-p", str(tmp_path), "-c", str(file)]
 
     server.start()
     with subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL) as proxy:
@@ -53,24 +57,22 @@ def test_operators_come_through_nginx(tmp_path: Path) -> None:
             proxy.terminate()
             server.kill()
     assert (listed.status, metrics.status, moved.status) == (200, 401, 301)
-    assert moved.headers["Location"] == f"https://{FLAGS}/"
+    assert moved.headers["Location"] == f"https://{NAME}/"
 
 
-def write_configuration(folder: Path, server: Server, plain: int, secure: int) -> str:
-    text = CONFIGURATION.replace("listen 80;", f"listen 127.0.0.1:{plain};")
-    text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{secure} ssl;")
-    text = text.replace("127.0.0.1:8170", f"127.0.0.1:{server.control_port}")
-    text = text.replace("/etc/forewarn/", f"{folder}/")
+def complete(text: str, here: Mapping[str, str], folder: Path) -> str:
+    """Return a whole configuration, which writes only to *folder*, with *text* as on the page."""
+    for old, new in here.items():
+        assert old in text, old
+        text = text.replace(old, new)
     scratch = "".join(
         f"{each}_temp_path {folder}/{each};\n"
         for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    file = folder / "nginx.conf"
-    file.write_text(
+    return (
         f"pid {folder}/nginx.pid;\nerror_log {folder}/error.log;\nevents {{}}\n"
         f"http {{\naccess_log off;\n{scratch}{text}}}\n"
     )
-    return str(file)
 
 
 def answers(port: int, folder: Path) -> bool:
@@ -90,7 +92,7 @@ def ask(
         context = ssl.create_default_context(cafile=str(folder / "control.pem"))
         context.check_hostname = False
         connection = HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
-    connection.request("GET", path, headers={"Host": FLAGS, **(headers or {})})
+    connection.request("GET", path, headers={"Host": NAME, **(headers or {})})
     answer = connection.getresponse()
     answer.read()
     connection.close()

@@ -9,27 +9,34 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
-from tests.docs.blocks import ROOT, Block
+from tests.docs.blocks import ROOT, Block, read_commands
 from tests.e2e.conftest import wait_until
 from tests.e2e.test_detach import READY, stop
-from tests.examples.test_testing import WITHOUT_OTHERS
 from tests.ports import free_port
 from tests.receiver import Receiver
 
 SECONDS: Final = 120
 FLEET: Final = ROOT / "examples" / "testing" / "fleet.toml"
 """What readers have already, unless the page has another."""
+OUR_PLUGINS: Final = frozenset({"forewarn", "xdist"})
+WITHOUT_OTHERS: Final = " ".join(
+    f"-p no:{plugin.name}"
+    for plugin in entry_points(group="pytest11")
+    if plugin.name not in OUR_PLUGINS
+)
+"""Plugins of pytest that readers do not have, and that take half of the time of a start."""
 STAND_INS: Final = Path(__file__).with_name("stand_ins")
-UNTIL_STOPPED: Final = ("forewarn-agent run", "forewarn event watch")
-"""Commands that a reader leaves running; what they print is looked at in the end."""
+UNTIL_STOPPED: Final = ("forewarn-agent run", "forewarn event watch", "journalctl --follow")
+"""Commands that a reader leaves running, until the same program is started again or to the end."""
 MAY_FAIL: Final = ("pytest ",)
 """Commands that a page may show failing."""
 _ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -47,6 +54,32 @@ _VOLATILE: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A command that was left running, and what its page shows of it."""
+
+    program: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    block: Block
+    shown: list[str]
+
+    def compare(self) -> None:
+        """Compare what it prints with what the page shows."""
+        place = self.block.place
+        wait_until(
+            lambda: self.log.stat().st_size > 0 and is_shown(self.shown, self.log.read_text()),
+            f"{place}: {self.shown} is not in {self.log}",
+            SECONDS,
+            pause=0.1,
+        )
+        assert self.process.poll() is None, f"{place}: it has ended: {self.log.read_text()}"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 class Walk:
     """A page that is being followed."""
 
@@ -55,20 +88,21 @@ class Walk:
         self._home = folder / "home"
         self._home.mkdir()
         shutil.copy(FLEET, self._home)
-        (self._home / "contrib").symlink_to(ROOT / "contrib")
-        self._metadata, self._control = free_port(), free_port()
+        for name in ("contrib", "examples"):  # what readers have in a checkout
+            (self._home / name).symlink_to(ROOT / name)
+        self._metadata, self._control, self._agent = free_port(), free_port(), free_port()
         self._variables = {
             "HOME": str(self._home),
             "PATH": f"{STAND_INS}:{Path(sys.executable).parent}:{os.defpath}:/usr/sbin:/sbin",
             "LANG": "C.UTF-8",
-            "PYTEST_ADDOPTS": WITHOUT_OTHERS,
+            "PYTEST_ADDOPTS": f"{WITHOUT_OTHERS} -W error",
             "STAND_IN_ROOT": str(folder),
             "STAND_IN_CHECKOUT": str(ROOT),
             "FOREWARN_METADATA": f"127.0.0.1:{self._metadata}",
             "FOREWARN_CONTROL": f"127.0.0.1:{self._control}",
         }
         self._servers: list[int] = []
-        self._running: list[tuple[subprocess.Popen[bytes], Path, Block, list[str]]] = []
+        self._running: list[Running] = []
         self._receiver = receiver
         self._last_id = "ID"
 
@@ -77,7 +111,7 @@ class Walk:
         if block.file is not None:
             self._save(block.file, block.text)
         elif block.language == "console":
-            for command, shown in _commands(block.text):
+            for command, shown in read_commands(block.text):
                 self._type(command, shown, block)
         elif block.language == "sh":
             self._run(f"set -e\n{block.text}", block)
@@ -88,19 +122,13 @@ class Walk:
 
     def finish(self) -> None:
         """Compare what is still running with what the page shows of it."""
-        for process, log, block, shown in self._running:
-
-            def is_printed(log: Path = log, shown: list[str] = shown) -> bool:
-                return _is_shown(shown, log.read_text())
-
-            wait_until(is_printed, f"{block.place}: {shown} is not in {log}", SECONDS, pause=0.1)
-            assert process.poll() is None, f"{block.place}: it has ended: {log.read_text()}"
+        for each in self._running:
+            each.compare()
 
     def stop(self) -> None:
         """End all that was started."""
-        for process, *_ in self._running:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        for each in self._running:
+            each.kill()
         pids = self._root / "pids"
         started = [int(path.read_text()) for path in pids.glob("*")] if pids.exists() else []
         for pid in (*self._servers, *started):
@@ -127,7 +155,7 @@ class Walk:
         done = self._run(command, block, may_fail=command.startswith(MAY_FAIL))
         if ids := _ID.findall(done):
             self._last_id = ids[0]
-        assert _is_shown(shown, done), f"{block.place}: {command} printed:\n{done}"
+        assert is_shown(shown, done), f"{block.place}: {command} printed:\n{done}"
 
     def _run(self, commands: str, block: Block, *, may_fail: bool = False) -> str:
         """Run *commands* where the ones before have left off, and return what they print."""
@@ -156,7 +184,12 @@ class Walk:
         return text
 
     def _leave_running(self, command: str, shown: list[str], block: Block) -> None:
-        log = self._root / f"running-{len(self._running)}"
+        program = command.split(maxsplit=1)[0]
+        for before in [each for each in self._running if each.program == program]:
+            before.compare()
+            before.kill()
+            self._running.remove(before)
+        log = self._root / f"{program}-{block.line}.log"
         with log.open("wb") as printed:
             process = subprocess.Popen(
                 shlex.split(self._here(command)),
@@ -166,7 +199,8 @@ class Walk:
                 stdout=printed,
                 stderr=subprocess.STDOUT,
             )
-        self._running.append((process, log, block, shown))
+        running = Running(program=program, process=process, log=log, block=block, shown=shown)
+        self._running.append(running)
 
     def _here(self, text: str) -> str:
         """Return *text* with the addresses and folders of this walk."""
@@ -174,6 +208,7 @@ class Walk:
         text = re.sub(r"(127\.0\.0\.1|0\.0\.0\.0):8169|169\.254\.169\.254:80\b", metadata, text)
         text = text.replace("--speed 60", "--speed 180")  # tests have less patience than readers
         text = text.replace("10.0.0.5", "127.0.0.1").replace("127.0.0.1:8170", control)
+        text = text.replace("127.0.0.1:9169", f"127.0.0.1:{self._agent}")
         text = text.replace("https://hooks.example.org", self._receiver.url)
         return re.sub(r"(?<![\w.])/(etc|var)/", rf"{self._root}/\1/", text)
 
@@ -193,15 +228,7 @@ def walking(folder: Path) -> Iterator[Walk]:
             walk.stop()
 
 
-def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a console block with the lines that are shown below it."""
-    for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        lines = each.splitlines()
-        last = next(at for at, line in enumerate(lines) if not line.endswith("\\"))
-        yield "\n".join(lines[: last + 1]), lines[last + 1 :]
-
-
-def _is_shown(shown: list[str], printed: str) -> bool:
+def is_shown(shown: list[str], printed: str) -> bool:
     """Return whether every line of *shown* was printed in this order; `...` stands for any."""
     lines = iter([_timeless(line) for line in printed.splitlines()])
     return all(line in {"...", ""} or _timeless(line) in lines for line in shown)

@@ -2,11 +2,14 @@
 
 centre ── switch ── kvm-1 (relay) ── web-1, solo-1
                └─── kvm-2 (relay) ── web-2, solo-2
+
+They are set up with the blocks of "Run a relay on each host".
 """
 
 import ctypes
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -21,9 +24,13 @@ from threading import Event
 from typing import Any, Final, TypeVar
 
 import pytest
+from tests.docs.blocks import ROOT, Block, read_blocks
 from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.test_replica_cut_off import ip, opened
 from tests.e2e.test_tls import CONFIG, make_pair_in
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
 
 T = TypeVar("T")
 
@@ -42,6 +49,20 @@ addresses = ["10.9{number}.0.{last}"]
     for number in (1, 2)
     for name, last in (("web", 11), ("solo", 12))
 )
+PAGE: Final = ROOT / "docs" / "how-to/run-a-relay-on-each-host.md"
+_SERVE, _TOKEN, _OWNER, _ADDRESS, _RULES, _SETTINGS, _, _RELAY, _POLL = read_blocks(PAGE)
+
+
+def typed(block: Block, changes: Mapping[str, str] | None = None) -> list[str]:
+    """Return the words of the only command of *block* after its program, with *changes*."""
+    ((_, *words),) = block.commands
+    return [change(word, changes or {}) for word in words]
+
+
+def change(text: str, changes: Mapping[str, str]) -> str:
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +124,13 @@ class Place:
             f"chain {hook} {{ type filter hook {hook} priority 0; {side} eth0 drop\n}}\n"
             for hook, side in (("input", "iifname"), ("output", "oifname"))
         )
-        self._nft(f"table inet cut {{\n{rules}}}")
+        self.nft(f"table inet cut {{\n{rules}}}")
 
     def mend(self) -> None:
-        self._nft("delete table inet cut")
+        self.nft("delete table inet cut")
 
-    def _nft(self, rules: str) -> None:
+    def nft(self, rules: str) -> None:
+        """Load *rules*."""
         command = ["/sbin/ip", "netns", "exec", self.name, NFT, "--file", "-"]
         subprocess.run(command, input=rules, text=True, check=True, timeout=ANSWER_SECONDS)
 
@@ -118,12 +140,14 @@ class Centre(Place):
     """Where the server runs, with its control API on TLS."""
 
     def serve(self, *flags: str) -> None:
+        here = {
+            "10.0.0.5": CENTRE,
+            "control.pem": str(self.folder / "certificate.pem"),
+            "control.key": str(self.folder / "key.pem"),
+        }
         self.start(
-            "serve", "--database", f"sqlite:///{self.folder}/data/forewarn.db",
-            "--fleet", str(self.folder / "fleet.toml"),
-            "--control", f"{CENTRE}:8170", "--metadata", "127.0.0.1:8169",
-            "--control-certificate", str(self.folder / "certificate.pem"),
-            "--control-key", str(self.folder / "key.pem"), *flags,
+            *typed(_SERVE, here), "--database", f"sqlite:///{self.folder}/data/forewarn.db",
+            "--fleet", str(self.folder / "fleet.toml"), "--metadata", "127.0.0.1:8169", *flags,
         )  # fmt: skip
         wait_until(self._is_ready, f"no server is ready: {self.said()}", START_SECONDS)
 
@@ -152,6 +176,17 @@ class Centre(Place):
                 return answer.status, json.loads(content) if content.startswith(b"{") else content
 
         return self.run(send)
+
+    def command(self, *words: str) -> str:
+        """Have the admin run a command, and return what it prints."""
+        where = {
+            "FOREWARN_SERVER": f"https://{CENTRE}:8170",
+            "FOREWARN_CA_FILE": str(self.folder / "certificate.pem"),
+            "FOREWARN_TOKEN": self._admin_token(),
+        }
+        done = self.run(lambda: CliRunner().invoke(app, words, env=where))
+        assert done.exit_code == 0, done.output
+        return done.stdout
 
     def operate(self, method: str, path: str, body: object = None) -> Any:
         """Have the admin do something that has to succeed."""
@@ -188,11 +223,16 @@ class HostPlace(Place):
         return self.folder / f"{self.host}.token"
 
     def relay(self, *flags: str) -> None:
-        self.start(
-            "relay", "--server", f"https://{CENTRE}:8170", "--token-file", str(self.token_file),
-            "--ca-file", str(self.folder / "certificate.pem"), "--interface", "br0",
-            "--state-dir", str(self.folder / self.host), *flags,
-        )  # fmt: skip
+        file = self.folder / f"{self.host}.toml"
+        here = {
+            "https://forewarn.example.com:8170": f"https://{CENTRE}:8170",
+            "/etc/forewarn/relay.toml": str(file),
+            "/etc/forewarn/relay.token": str(self.token_file),
+            "/etc/forewarn/ca.pem": str(self.folder / "certificate.pem"),
+            "/var/lib/forewarn-relay": str(self.folder / self.host),
+        }
+        file.write_text(change(_SETTINGS.text, here), encoding="utf-8")
+        self.start(*typed(_RELAY, here), *flags)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,6 +279,13 @@ class Guest(Place):
     def approve(self, *event_ids: str) -> tuple[int, Mapping[str, str], Any]:
         requests = [{"EventId": event_id} for event_id in event_ids]
         return self.ask("POST", body={"StartRequests": requests})
+
+    def curl(self) -> str:
+        """Ask as the page does."""
+        command = ["/sbin/ip", "netns", "exec", self.name, "curl", "--silent", *typed(_POLL)]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=ANSWER_SECONDS
+        ).stdout
 
     def document(self) -> Any:
         status, _, document = self.ask()
@@ -292,11 +339,13 @@ class Site:
             wait_until(lambda g=guest: is_served(g), f"{guest.vm} is not served", START_SECONDS)  # type: ignore[misc]
 
     def give_token(self, host: HostPlace, name: str = "") -> str:
-        order = {"name": name or f"relay-{host.host}", "role": "relay", "host": host.host}
-        secret: str = self.centre.operate("POST", "tokens", order)["secret"]
-        host.token_file.touch(mode=0o600)
+        words = typed(_TOKEN, {"kvm-1": host.host})
+        printed = self.centre.command(*words, *([name] if name else []))
+        (secret,) = re.findall(r"^token: *(\S+)$", printed, re.MULTILINE)
         host.token_file.write_text(secret, encoding="ascii")
-        return secret
+        *_, (_, mode, _) = _OWNER.commands  # tests have one user
+        host.token_file.chmod(int(mode, 8))
+        return str(secret)
 
     def take_address(self, vm: str, address: str) -> None:
         """Have *vm* use an address that is not its own."""
@@ -332,13 +381,15 @@ def build_site(folder: Path, environment: Mapping[str, str]) -> Generator[Site]:
             host = HostPlace(name=add_namespace(stack, f"kvm-{number}"), number=number, **common)
             hosts.append(host)
             plug(switch, "br0", f"to-kvm-{number}", host.name, f"10.90.0.1{number}/24")
-            add_bridge(host.name, "br0", f"10.9{number}.0.1/24", f"{METADATA}/32")
+            add_bridge(host.name, "br0", f"10.9{number}.0.1/24")
+            ip("-netns", host.name, *typed(_ADDRESS))
             for kind, last in (("web", 11), ("solo", 12)):
                 vm = f"{kind}-{number}"
                 guest = Guest(name=add_namespace(stack, vm), vm=vm, **common)
                 guests[vm] = guest
                 plug(host.name, "br0", f"to-{vm}", guest.name, f"10.9{number}.0.{last}/24")
                 ip("-netns", guest.name, "route", "add", f"{METADATA}/32", "dev", "eth0")
+        hosts[0].nft(_RULES.text.replace("vnet0", "to-web-1"))
         for place in (centre, *hosts):
             stack.callback(place.stop)
         for each in guests.values():

@@ -15,11 +15,12 @@ from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
+from tests.docs.blocks import ROOT
 from tests.e2e.conftest import API_VERSION, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.test_postgres_access import FOREWARN, make_certificate
 from tests.e2e.test_replica_cut_off import Cable, ip
 
-PAGE = (Path(__file__).parents[2] / "docs/how-to/run-several-replicas.md").read_text("utf-8")
+PAGE = (ROOT / "docs/how-to/run-several-replicas.md").read_text("utf-8")
 (SETTINGS,) = re.findall(r"```text\n(global_defs.*?)```", PAGE, re.DOTALL)
 KEEPALIVED = shutil.which("keepalived", path="/usr/sbin:/usr/bin")
 SHARED = "10.0.0.5"

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import ROOT, Block
 from tests.e2e.guest_networks import (
     HOST,
     ORDER,
@@ -29,6 +30,7 @@ from tests.e2e.guest_networks import (
 from tests.e2e.relays import METADATA, NFT
 from tests.e2e.test_replica_cut_off import ip
 
+UNITS = ROOT / "contrib/systemd"
 PACKED = bytes((169, 254, 169, 254))
 VLAN_0 = bytes.fromhex("81000000")
 STACKED_0 = VLAN_0 * 2
@@ -275,30 +277,61 @@ def test_second_apply_changes_nothing(network: GuestNetwork) -> None:
     assert network.snapshot() == applied
 
 
-def test_undo_leaves_no_trace(network: GuestNetwork) -> None:
+def test_way_through_the_page_works_and_leaves_no_trace(
+    network: GuestNetwork, blocks: list[Block]
+) -> None:
+    file, directory = network.folder / "host.toml", network.folder / "dnsmasq.d"
+    here = {
+        "/etc/forewarn/host.toml": str(file),
+        "/etc/dnsmasq.d": str(directory),
+        "vnet0": "v1",
+        "10.0.0.11": address_of(1),
+    }
+    description, dry_run, apply, unit, dnsmasq, of_libvirt, undo = blocks
+    directory.mkdir()
+    file.write_text(say(description.text, here), encoding="utf-8")
     network.nft("add", "table", "inet", "of_an_operator")
     before = network.snapshot()
-    directory = network.folder / "dnsmasq.d"
-    directory.mkdir()
-    untouched = network.snapshot()
 
-    network.set_up(*ORDER, "--dnsmasq", str(directory), "--router", "10.77.0.1", "--apply")
-    assert network.snapshot() != untouched
-    network.set_up("--undo")
+    printed = follow(network, dry_run, here)
+    assert printed.startswith("# Nothing was changed. These commands would run:\nnft -f - <<'END'")
+    assert network.snapshot() == before
+    follow(network, apply, here)
+    assert network.whoami(1) == address_of(1)
+    assert network.whoami(2) is None
+    assert follow(network, unit, here) == ""
+    follow(network, dnsmasq, here)
+    assert [*directory.iterdir()]
+    assert "<dnsmasq:option value='dhcp-option=121," in follow(network, of_libvirt, here)
+    follow(network, undo, here)
 
-    assert network.snapshot() == untouched
-    directory.rmdir()
     assert network.snapshot() == before
     assert network.set_up("--undo") == "There is nothing to do.\n"
 
 
-def test_dry_run_is_the_default_and_changes_nothing(network: GuestNetwork) -> None:
+def follow(network: GuestNetwork, block: Block, here: Mapping[str, str]) -> str:
+    """Do what a reader does with *block*, and return what `host setup` prints."""
+    printed = ""
+    for words in block.commands:
+        if words[0] == "systemctl":
+            assert (UNITS / f"{words[-1]}.service").is_file()
+        else:
+            assert words[:3] == ["forewarn", "host", "setup"]
+            printed += network.set_up(*(say(word, here) for word in words[3:]))
+    return printed
+
+
+def say(text: str, here: Mapping[str, str]) -> str:
+    for old, new in here.items():
+        text = text.replace(old, new)
+    return text
+
+
+def test_dry_run_wins_over_apply(network: GuestNetwork) -> None:
     before = network.snapshot()
 
-    printed = network.set_up(*ORDER)
+    assert network.set_up(*ORDER, "--apply", "--dry-run") == network.set_up(*ORDER)
 
-    assert printed.startswith("# Nothing was changed. These commands would run:\nnft -f - <<'END'")
-    assert network.set_up(*ORDER, "--apply", "--dry-run") == printed
     assert network.snapshot() == before
 
 

@@ -10,6 +10,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import Block
 from tests.e2e.conftest import ANSWER_SECONDS, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.guest_networks import (
     ORDER,
@@ -199,16 +200,18 @@ NODE = """
 """
 
 
-def test_ports_come_from_libvirt_and_addresses_from_the_fleet(network: GuestNetwork) -> None:
+def test_ports_come_from_libvirt_and_addresses_from_the_fleet(
+    network: GuestNetwork, blocks: list[Block]
+) -> None:
     if shutil.which("virsh") is None:
         pytest.skip("virsh is not installed")
     node, fleet = network.folder / "node.xml", network.folder / "fleet.toml"
     node.write_text(NODE.format(mac=mac_of(1)), encoding="utf-8")
     fleet.write_text(FLEET, encoding="utf-8")
     config = network.folder / "host.toml"
-    config.write_text(
-        f'bridge = ["br0"]\nlibvirt = "test://{node}"\nfleet = "fleet.toml"\n', encoding="utf-8"
-    )
+    (block,) = blocks
+    text = block.text.replace("qemu:///system", f"test://{node}")
+    config.write_text(text.replace("/etc/forewarn/fleet.toml", str(fleet)), encoding="utf-8")
 
     printed = network.set_up("--config", str(config), "--apply")
 

@@ -4,12 +4,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping
+from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from tests.docs.blocks import Block
 from tests.e2e.conftest import START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.forks import Forks
 from tests.e2e.test_secrets import TALKATIVE
@@ -81,8 +83,8 @@ def make_certificate(folder: Path, name: str, subject: str) -> None:
 
 @pytest.fixture
 def command(environment: Mapping[str, str], forks: Forks, tmp_path: Path) -> Command:
-    def run_command(url: str, *words: str) -> subprocess.CompletedProcess[str]:
-        surroundings = {**environment, "FOREWARN_DATABASE": url}
+    def run_command(url: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        surroundings = {**environment, "FOREWARN_DATABASE": url, **more}
         return forks.run([str(FOREWARN), *words], surroundings, START_SECONDS, tmp_path)
 
     return run_command
@@ -116,6 +118,25 @@ def test_certificate_takes_the_place_of_a_password(guarded: Guarded, command: Co
 
     assert well.returncode == 0, well.stdout
     assert refused.returncode == 1
+
+
+def test_password_is_read_from_the_file_that_the_unit_names(
+    guarded: Guarded, command: Command, blocks: list[Block], tmp_path: Path
+) -> None:
+    (block,) = blocks
+    drop_in = ConfigParser()
+    drop_in.read_string(block.text)
+    variable, _, path = drop_in["Service"]["Environment"].partition("=")
+    file = tmp_path / Path(path).name
+    file.write_text(f"127.0.0.1:{guarded.cluster.port}:*:forewarn:{PASSWORD}\n", encoding="ascii")
+    file.chmod(0o600)
+    url = guarded.url().replace(f":{PASSWORD}@", "@")
+
+    refused = command(url, "db", "check")
+    well = command(url, "db", "check", **{variable: str(file)})
+
+    assert refused.returncode == 1
+    assert well.returncode == 0, well.stdout
 
 
 def test_start_that_is_refused_does_not_tell_the_password(

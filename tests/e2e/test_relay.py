@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import time
 from collections.abc import Generator, Mapping
 from http import HTTPStatus
@@ -15,6 +16,8 @@ from tests.e2e.relays import METADATA, Guest, Site, build_site, is_served
 from tests.e2e.test_replica_cut_off import ip
 
 CUT_SECONDS = 6.0
+SILENCE_SECONDS = 2.0
+"""An answer takes milliseconds."""
 CONVERGED_SECONDS = 60.0
 """A relay looks for the server at least every 15 s, and waits for a connection that is lost."""
 
@@ -27,6 +30,8 @@ def site(tmp_path: Path, environment: Mapping[str, str]) -> Generator[Site]:
 
 
 def test_guests_are_served_whatever_is_away(site: Site) -> None:
+    assert json.loads(site.guests["web-1"].curl())["Events"] == []
+
     live_through_outages(site, CUT_SECONDS)
 
 
@@ -182,6 +187,7 @@ def test_guest_cannot_use_its_relay_for_machines_of_other_hosts(site: Site) -> N
     # Its address, which the bridge of this host does not keep out, is nobody's here.
     site.take_address("solo-1", "10.92.0.12")
     assert guest.ask(source="10.92.0.12")[0] == HTTPStatus.NOT_FOUND
+    assert not can_pass_for_a_neighbour(site)
     assert events_of(site, foreign)["approvals"] == []
     assert events_of(site, foreign)["event_status"] == "Scheduled"
 
@@ -190,12 +196,31 @@ def test_relay_answers_only_on_its_interface(site: Site) -> None:
     host = site.hosts[0]
     ip("-netns", site.centre.name, "route", "add", f"{METADATA}/32", "via", "10.90.0.11")
 
-    def connect() -> None:
-        socket.create_connection((METADATA, 80), timeout=ANSWER_SECONDS).close()
-
     host.run(connect)  # from the host itself, which is on the bridge, too
     with pytest.raises(ConnectionRefusedError):
         site.centre.run(connect)
+
+
+def can_pass_for_a_neighbour(site: Site) -> bool:
+    """Tell whether web-1, which has the rules of the page, is answered at the address of solo-1."""
+    guest, host = site.guests["web-1"], site.hosts[0]
+    site.take_address(guest.vm, "10.91.0.12")
+    command = ["/sbin/ip", "-netns", guest.name, "-brief", "link", "show", "eth0"]
+    _, _, mac, *_ = subprocess.check_output(command, text=True).split()
+    # The host takes web-1 for it already; only the rules are left.
+    neighbour = ("10.91.0.12", "lladdr", mac, "dev", "br0")
+    ip("-netns", host.name, "neighbour", "replace", *neighbour)
+    try:
+        guest.run(lambda: connect(source="10.91.0.12"))
+    except TimeoutError:
+        return False
+    return True
+
+
+def connect(source: str = "") -> None:
+    """Connect to the service, if it answers soon."""
+    with socket.create_connection((METADATA, 80), SILENCE_SECONDS, source_address=(source, 0)):
+        pass
 
 
 def events_of(site: Site, event_id: str) -> Any:

@@ -10,6 +10,7 @@ from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import Block
 from tests.e2e.conftest import (
     FOREWARN,
     START_SECONDS,
@@ -18,6 +19,7 @@ from tests.e2e.conftest import (
     run_script,
     wait_until,
 )
+from tests.ports import free_port
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
@@ -101,9 +103,18 @@ def _ask(server: Server, *arguments: str, **variables: str) -> subprocess.Comple
     return run_script(server.forks, [str(FOREWARN), *arguments], surroundings)
 
 
-def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[..., Pair]) -> None:
-    pair = make_pair()
-    server = make_server(*pair.flags)
+def test_operator_comes_over_tls(
+    make_server: ServerMaker, make_pair: Callable[..., Pair], blocks: list[Block]
+) -> None:
+    pair, port = make_pair(), free_port()
+    here = {
+        "10.0.0.5:8170": f"127.0.0.1:{port}",
+        "control.pem": str(pair.certificate),
+        "control.key": str(pair.key),
+    }
+    ((_, _, *flags),) = blocks[0].commands
+    server = make_server(*(here.get(word, word) for word in flags))
+    server.control_port = port
     server.launch()
     trusted = {"FOREWARN_CA_FILE": str(pair.certificate)}
     wait_until(

@@ -1,25 +1,14 @@
-"""The folder that newcomers copy: its tests pass, and its tutorial tells the truth."""
+"""The examples in a network namespace, where 169.254.169.254 is ours."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
-import tomllib
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-TESTING = ROOT / "examples" / "testing"
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SECONDS = 120
-OURS = {"forewarn", "xdist"}
-WITHOUT_OTHERS = " ".join(
-    f"-p no:{plugin.name}" for plugin in entry_points(group="pytest11") if plugin.name not in OURS
-)
-"""Plugins that newcomers do not have, and that take half of the time of a start."""
+from tests.docs.blocks import Block, read_commands
+from tests.docs.walks import SECONDS, is_shown
 
 
 def need(*tools: str) -> None:
@@ -34,93 +23,20 @@ def need_namespaces() -> None:
         pytest.skip("this machine lets us make no network namespace")
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """Return a copy of the folder in a checkout, as the tutorial has it made."""
-    need("curl", "jq", "node")
-    folder = tmp_path / "first-steps"
-    shutil.copytree(TESTING, folder, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return folder
-
-
-def run(command: str, folder: Path) -> str:
-    """Return all that *command* prints, as in a shell in which forewarn was installed."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env={**os.environ, "PATH": path, "PYTEST_ADDOPTS": WITHOUT_OTHERS},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    return done.stdout
-
-
-def test_tests_of_the_examples_pass(copy: Path) -> None:
-    printed = run("pytest -q -W error", copy)
-
-    assert re.search(r"^12 passed", printed, re.MULTILINE), printed
-
-
-def test_tutorial_is_true_from_beginning_to_end(copy: Path) -> None:
-    blocks = FENCE.findall((copy / "README.md").read_text("utf-8"))
-    assert {language for language, _ in blocks} == {"python", "console"}
-
-    for language, text in blocks:
-        if language == "python":
-            write_file(copy, text)
-        elif not {"install", "--netns"} & set(text.split()):
-            follow(copy, text)
-
-
-@pytest.mark.parametrize("page", ["README.md", "testing/README.md"])
-def test_built_in_address_is_ours_in_a_namespace(page: str) -> None:
+def test_built_in_address_is_ours_in_a_namespace(blocks: list[Block]) -> None:
     need("curl", "jq", "unshare")
     need_namespaces()
-    readme = ROOT / "examples" / page
-    (shown,) = (text for _, text in FENCE.findall(readme.read_text("utf-8")) if "netns" in text)
 
-    follow(readme.parent, shown)
-
-
-def test_tutorial_installs_an_extra_that_there_is() -> None:
-    tutorial = (TESTING / "README.md").read_text("utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-
-    named = re.findall(r"pip install '(?:(?:\.\./)?\.|forewarn)\[(\w+)\]'", tutorial)
-
-    assert named == ["pytest", "pytest", "server"]
-    assert set(named) <= project["optional-dependencies"].keys()
-
-
-def write_file(folder: Path, text: str) -> None:
-    name = re.match(r"# (\w+\.py)\n", text)
-    assert name is not None, f"the first line says no file: {text}"
-    (folder / name[1]).write_text(text, "utf-8")
-
-
-def follow(folder: Path, text: str) -> None:
-    """Run the command of a block, and compare all that is shown with what it prints."""
-    command, *shown = text.splitlines()
-    assert command.startswith("$ "), command
-
-    printed = run(command.removeprefix("$ "), folder)
-
-    lines = iter(timeless(printed).splitlines())
-    for line in shown:
-        assert line == "..." or timeless(line) in lines, f"{line!r} is not in:\n{printed}"
-
-
-def timeless(text: str) -> str:
-    """Return *text* without what differs from run to run: ids, dates, durations and numbers."""
-    text = re.sub(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", "ID", text)
-    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE", text)
-    text = re.sub(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "DATE", text)
-    text = re.sub(r"\b\d\d:\d\d:\d\d\b", "TIME", text)
-    text = re.sub(r"\d+\.\d+ s\b", "TIME", text)
-    text = re.sub(r"\d+ POSTs", "N POSTs", text)
-    return re.sub(r" in \d+\.\d\ds\b.*", " in TIME", text)
+    for block in blocks:
+        ((command, shown),) = read_commands(block.text)
+        printed = subprocess.run(
+            ["sh", "-c", command],
+            cwd=block.page.parent,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        ).stdout
+        assert is_shown(shown, printed), f"{block.place}: {command} printed:\n{printed}"

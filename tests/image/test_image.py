@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+from tests.docs.blocks import ROOT, Block
 from tests.image.conftest import IMAGE, Podman
+from tests.ports import free_port
 
 POLL = """
 import sys
@@ -28,12 +30,26 @@ def run_shell(podman: Podman, script: str) -> str:
     )
 
 
-def test_machine_in_another_container_sees_an_event(podman: Podman, server: str) -> None:
-    podman("exec", server, "forewarn", "vm", "add", "web-0")
-    podman("exec", server, "forewarn", "vm", "restart", "web-0")
+def test_machine_in_another_container_sees_an_event(podman: Podman, blocks: list[Block]) -> None:
+    build, start = blocks
+    (_, *run), (_, *add) = start.commands
+    server = run[run.index("--name") + 1]
+    try:
+        podman(*(word.replace("8169:8169", f"{free_port()}:8169") for word in run))
+        podman.await_health(server)
+        podman(*add)
+        podman("exec", server, "forewarn", "vm", "restart", "web-0")
 
-    network = f"--network=container:{server}"
-    seen = podman("run", "--rm", network, "--entrypoint", "python3", IMAGE, "-c", POLL)
+        network = f"--network=container:{server}"
+        seen = podman("run", "--rm", network, "--entrypoint", "python3", IMAGE, "-c", POLL)
+    finally:
+        podman("rm", "--force", "--volumes", "--time", "3", server)
+
+    # `make image` has built it, with buildah.
+    docker, make = (" ".join(words) for words in build.commands)
+    assert docker == f"docker build --file Containerfile --tag {IMAGE} ."
+    assert (ROOT / "Containerfile").is_file()
+    assert make == "make image"
 
     (event,) = json.loads(seen)["Events"]
     assert (event["EventType"], event["Resources"]) == ("Reboot", ["web-0"])

@@ -31,7 +31,7 @@ from tests.lab.small_guests import BootFiles
 from tests.lab.tutorials import Saved, Typed, compare, read_tutorial, say_with
 from tests.wheels import ROOT
 
-PAGE: Final = ROOT / "docs" / "tutorials" / "an-afternoon-with-a-kvm-host.md"
+PAGE: Final = ROOT / "docs/tutorials/an-afternoon-with-a-kvm-host.md"
 UNIT: Final = ROOT / "contrib" / "systemd" / "forewarn-agent.service"
 GUESTS: Final = (LargeGuest(name="web-1", number=11), LargeGuest(name="web-2", number=12))
 TYPED_SECONDS: Final = 600.0
