@@ -17,6 +17,8 @@ _TERMS: Final = """\
 - A **scope** is a group of virtual machines that share one document: an availability set, a cloud
   service, a scale set or a standalone machine.
 - A [**Maintenance**](maintenances.md) announces events for many virtual machines, step by step.
+- A **user operation** is a restart or redeploy on behalf of a virtual machine's owner
+  (`vm restart`, `vm redeploy`).
 - A [**gate**](gates.md) is a check that the server asks between steps.
 - [**Maintenance time**](../explanation/time.md) is the time that events follow: real time, or
   virtual time in tests.

@@ -6,6 +6,7 @@ Run it with `make reference`; `--check` only tells whether it would change anyth
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.settings import Settings
+from forewarn.settings_table import SETTINGS
 from forewarn.wording.durations import format_duration
 from wire_schemas import document_schema, openapi
 
@@ -96,7 +98,7 @@ def _tables() -> Iterator[str]:
         "Settings of the server",
         ("setting", "default", "description"),
         (
-            (f"`{name}`", _default(field.default), field.description)
+            (f"`{name}`", _default(field.default), f"{field.description}{_choices(name)}")
             for name, field in Settings.model_fields.items()
         ),
     )
@@ -114,7 +116,16 @@ def _tables() -> Iterator[str]:
     yield ""
 
 
+def _choices(name: str) -> str:
+    kind = SETTINGS[name].kind
+    if not issubclass(kind, StrEnum):
+        return ""
+    return f" Values: {', '.join(f'`{choice}`' for choice in kind)}."
+
+
 def _default(value: object) -> str:
+    if isinstance(value, bool):
+        return f"`{json.dumps(value)}`"
     shown = ", ".join(value) if isinstance(value, tuple) else value
     return "" if shown in {None, ""} else f"`{shown}`"
 

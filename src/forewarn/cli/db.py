@@ -88,8 +88,8 @@ def check(
 def copy(source: CopyFrom, target: CopyTo) -> None:
     """Copy a database to another, on SQLite or PostgreSQL.
 
-    To move a database, stop the server first. The copy of a database in use is a backup:
-    a server on it starts paused.
+    To move a database, stop the server first. If it is running, the copy counts as a
+    backup, and a server that uses the copy starts paused.
 
     Example: forewarn db copy forewarn.db postgresql://db.example/forewarn
     """
@@ -119,7 +119,7 @@ def copy(source: CopyFrom, target: CopyTo) -> None:
 def mark_restored(*, database: DatabaseOption = None, config: ConfigFile = None) -> None:
     """Mark a database that another tool has restored.
 
-    Use it after pg_restore or a recovery to a point in time, before any server starts.
+    Use it after pg_restore or a point-in-time recovery, before any server starts.
     The server then starts paused, and reuses no DocumentIncarnation.
 
     Example: forewarn db mark-restored --database postgresql://db.example/forewarn
@@ -169,7 +169,7 @@ def restore(
 def upgrade(*, database: DatabaseOption = None, config: ConfigFile = None) -> None:
     """Upgrade the database to the schema of this version.
 
-    Stop the server first if the database is a file; replicas on PostgreSQL may run.
+    Stop the server first if the database is a file; replicas on PostgreSQL can keep running.
 
     Example: forewarn db upgrade --database forewarn.db
     """

@@ -37,8 +37,8 @@ def demo(
 
     Sixteen simulated virtual machines on four hosts poll a real service with the SDK.
     Users send requests to two services on them: one drains on notice, one does not.
-    On a terminal, the demo stays until Ctrl-C, so that you can try commands; otherwise
-    it ends with the roll-out. It leaves nothing behind but the directory of --keep.
+    On a terminal, the demo keeps running until Ctrl-C, so that you can try commands;
+    otherwise it ends with the roll-out. It leaves only the --keep directory behind.
 
     Example: forewarn demo --speed 60
     """

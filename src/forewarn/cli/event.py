@@ -282,7 +282,7 @@ def cancel(
     *,
     reason: ReasonOption = "",
     operation: Annotated[
-        bool, switch("Cancel all events of its host operation.", "--operation")
+        bool, switch("Cancel all events of the same operation on its host.", "--operation")
     ] = False,
 ) -> None:
     """Withdraw a Scheduled event.

@@ -92,7 +92,7 @@ def list_kinds(output: OutputOption = Output.TABLE) -> None:
 
 @command(app, "list")
 def list_all(session: Session) -> None:
-    """List all faults and how often each still applies.
+    """List all faults and how many more requests each affects.
 
     Example: forewarn fault list
     """

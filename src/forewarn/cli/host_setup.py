@@ -52,7 +52,7 @@ OPTIONS: Final = (
         "network", Annotated[str | None, option("NAME", "Print DHCP options of a libvirt network.")]
     ),
     keyword(
-        "router", Annotated[str | None, option("ADDRESS", "Default route of guests, or none.")]
+        "router", Annotated[str | None, option("ADDRESS", "Default route of guests, or 'none'.")]
     ),
     keyword("config", Annotated[Path | None, option("FILE", "Setup file; flags override it.")]),
     keyword(

@@ -102,7 +102,7 @@ def pause(session: Session, maintenance_id: MaintenanceArgument) -> None:
 
 @command(app, "resume")
 def resume(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Resume after a pause and ask shut gates again; failures still hold.
+    """End a pause and ask shut gates again; failures need retry or skip.
 
     Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """

@@ -74,7 +74,7 @@ def _seconds(summary: str, key: str, default: str | None = None) -> Flag:
     return Flag(option=option, key=f"{key}_in_seconds", default=default, read=read_seconds)
 
 
-_IN_ORDER: Final = "Keep the order of steps that share a scope."
+_IN_ORDER: Final = "Later steps in a scope wait while an earlier one is held."
 ORDER: Final = {
     "event_type": EVENT_TYPE,
     "scope": some("NAME", "Set, service or scale set; repeatable.", "scopes"),
@@ -87,7 +87,7 @@ ORDER: Final = {
     "canary": some("NAME", "Scope or host to do first, alone; repeatable."),
     "at_once": Flag(
         kind=int,
-        option=option("N", "Maximum number of hosts (default 1) or scopes at once.", min=1),
+        option=option("N", "Maximum hosts (default 1) or scopes (default: all) at once.", min=1),
     ),
     "soak": _seconds("Wait after each step in a scope, and after canaries.", "soak", "0s"),
     "min_available": Flag(

@@ -66,7 +66,7 @@ def create(
         Role | None, typer.Option(case_sensitive=False, help="Role of the token.")
     ] = None,
     relay: Annotated[
-        str | None, option("HOST", "Create a token for relay and host work on this host.")
+        str | None, option("HOST", "Create the token of HOST for forewarn relay and host work.")
     ] = None,
     scope: Annotated[
         list[str] | None, option("NAME", "Only this set, service or machine; repeatable.")

@@ -17,7 +17,7 @@ _AS_USUAL: Final = FaultRequest()
 
 @router.get("/faults")
 def list_faults(caller: Viewing) -> FaultsView:
-    """Return every fault, and how often each still applies."""
+    """Return every fault, and how many more requests each affects."""
     return FaultsView(faults=faults.all_faults(caller))
 
 

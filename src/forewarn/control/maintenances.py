@@ -162,7 +162,7 @@ def pause(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
 
 @router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=CHANGES)
 def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
-    """Resume after a pause and ask shut gates again; failures still hold."""
+    """End a pause and ask shut gates again; failures need retry or skip."""
     return _steer(caller, key, resume_maintenance, maintenance_id)
 
 

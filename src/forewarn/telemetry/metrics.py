@@ -132,7 +132,7 @@ METRICS: Final[Mapping[str, Family]] = {
         "gauge", "1 while this replica receives changes from others."
     ),
     "forewarn_store_group_size": Family(
-        "histogram", "Writes per commit; the sum counts writes, the count commits."
+        "histogram", "Writes per commit (sum: writes, count: commits)."
     ),
     "forewarn_store_writable": Family("gauge", "1 unless the last write failed or the file moved."),
     "forewarn_store_readable": Family("gauge", "1 if the counts in the database could be read."),
