@@ -215,7 +215,7 @@ def measure_sizes(seconds: float, vms: int) -> Iterator[Row]:
             yield Row(
                 f"CPU per poll, {vms:,} VMs instead of {FEW}, {what}",
                 f"at most {SIZE_GOAL} % more",
-                f"{percent:+.0f} % ({few.cpu:.1f} → {many.cpu:.1f} µs)",
+                f"{percent:+.1f} % ({few.cpu:.1f} → {many.cpu:.1f} µs)",
                 percent <= SIZE_GOAL,
             )
 

@@ -162,8 +162,8 @@ def test_roles_of_the_reference_are_those_there_are() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE) == list(MAY.items())
-    assert f"at most {LINES_PER_MINUTE} refusals of one address per minute" in page
-    assert f"{LINES_OF_ALL} of all addresses together" in page
+    assert f"at most {LINES_PER_MINUTE} refusals for one address" in page
+    assert f"{LINES_OF_ALL} for all addresses together" in page
     assert f"beyond {ADDRESSES_PER_MINUTE} addresses" in page
 
 

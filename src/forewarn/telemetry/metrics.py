@@ -134,7 +134,9 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_store_group_size": Family(
         "histogram", "Writes per commit (sum: writes, count: commits)."
     ),
-    "forewarn_store_writable": Family("gauge", "1 unless the last write failed or the file moved."),
+    "forewarn_store_writable": Family(
+        "gauge", "1 unless the last write failed or the database file moved."
+    ),
     "forewarn_store_readable": Family("gauge", "1 if the counts in the database could be read."),
 }
 """Every metric of this server; those of its process (process_…) come on top."""
