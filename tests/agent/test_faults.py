@@ -133,6 +133,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Generator[Machine]:
         patch.setattr(retrying, "BACK_OFF", (0.01,))
         patch.setattr(watching, "POLL_SECONDS", 0.02)
         patch.setattr(watching, "_SHORT_WAIT", 0)
+        patch.setattr(watching, "_ETAG_SECONDS", 0.5)
         vm = emulator.vm("web-0")
         with running_agent(folder, vm, journal):
             yield Machine(emulator=emulator, vm=vm, journal=journal)

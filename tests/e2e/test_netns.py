@@ -116,7 +116,8 @@ def test_operator_outside_reaches_the_service(
         try:
             assert process.stderr is not None
             assert "is ready" in process.stderr.readline()
-            where = dict(word.split("=") for word in process.stderr.readline().split()[1:3])
+            words = process.stderr.readline().split()
+            where = dict(word.split("=") for word in words if "=" in word)
 
             listed = subprocess.run(
                 [FOREWARN, "vm", "list", "-o", "json"],

@@ -162,9 +162,16 @@ def _parked_poll(server: Server, vm: str, seconds: int) -> Generator[Callable[[]
     etag = server.poll(vm).headers["etag"]
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(lambda: server.poll(vm, If_None_Match=etag, Prefer=f"wait={seconds}"))
-        time.sleep(0.5)  # long enough to be parked; if not, it is answered all the same
+        wait_until(lambda: _parked(server) == 1, "no poll is parked", ANSWER_SECONDS)
         assert not future.done(), future.result()
         yield lambda: future.result(ANSWER_SECONDS)
+
+
+def _parked(server: Server) -> int:
+    with contextlib.closing(server.operator_client()) as client:
+        lines = client.ask("GET", "/metrics").body.decode().splitlines()
+    (parked,) = (line for line in lines if line.startswith("forewarn_parked_polls "))
+    return int(float(parked.split()[1]))
 
 
 def test_long_poll_is_answered_by_a_change(start_server: ServerMaker) -> None:

@@ -140,5 +140,5 @@ def test_virtual_machine_without_a_host_is_a_failure(host: Host, tmp_path: Path)
     "destination", ["", "-oProxyCommand=x", "root@{hots}", "root@{host} rm", "$(rm)"]
 )
 def test_destination_that_is_none_is_refused(host: Host, destination: str) -> None:
-    with pytest.raises(TablesError, match="ssh of command 1: write a destination"):
+    with pytest.raises(TablesError, match="ssh of command 1: write an ssh destination"):
         host.command("['true']", destination)
