@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.e2e.conftest import Server, VmClient
 
-PAUSE = 0.05
+PAUSE = 0.5
 """Between two rounds, so that the server has time for other things."""
 
 
