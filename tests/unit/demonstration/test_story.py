@@ -82,7 +82,10 @@ def test_headline_says_where_the_roll_out_is(status: str | None, line: str) -> N
             [approved(WEB), SILENT],
             "kvm-2 waits for batch_1, which never responds. Press 'a' to approve for it.",
         ),
-        ([started(WEB, 2)], "kvm-2 is being updated. Its machines stand still."),
+        (
+            [started(WEB, 2)],
+            "kvm-2 is frozen. web sends it no requests; cart does, and loses them.",
+        ),
     ],
 )
 def test_explanation_says_what_the_roll_out_waits_for(

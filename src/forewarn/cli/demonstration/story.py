@@ -120,7 +120,10 @@ def explain(scene: Scene) -> str:
     if scene.summary or step is None or step.ended_at:
         return scene.summary or "Every machine serves requests and polls for Scheduled Events."
     if step.first.started_at:
-        return f"{scene.host} is being updated. Its machines stand still."
+        drained, other = (each.name for each in scene.workloads)
+        return (
+            f"{scene.host} is frozen. {drained} sends it no requests; {other} does, and loses them."
+        )
     if step.unheard and SILENT.issuperset(step.unheard):
         hint = f" Press '{KEY}' to approve for it." if scene.suggestions else ""
         return f"{scene.host} waits for {', '.join(step.unheard)}, which never responds.{hint}"
