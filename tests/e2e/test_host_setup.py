@@ -27,7 +27,7 @@ from tests.e2e.guest_networks import (
     send_frames,
     syn_frame,
 )
-from tests.e2e.relays import METADATA, NFT
+from tests.e2e.relays import METADATA, NFT, change
 from tests.e2e.test_replica_cut_off import ip
 
 UNITS = ROOT / "contrib/systemd"
@@ -289,7 +289,7 @@ def test_way_through_the_page_works_and_leaves_no_trace(
     }
     description, dry_run, apply, unit, dnsmasq, of_libvirt, undo = blocks
     directory.mkdir()
-    file.write_text(say(description.text, here), encoding="utf-8")
+    file.write_text(change(description.text, here), encoding="utf-8")
     network.nft("add", "table", "inet", "of_an_operator")
     before = network.snapshot()
 
@@ -317,14 +317,8 @@ def follow(network: GuestNetwork, block: Block, here: Mapping[str, str]) -> str:
             assert (UNITS / f"{words[-1]}.service").is_file()
         else:
             assert words[:3] == ["forewarn", "host", "setup"]
-            printed += network.set_up(*(say(word, here) for word in words[3:]))
+            printed += network.set_up(*(change(word, here) for word in words[3:]))
     return printed
-
-
-def say(text: str, here: Mapping[str, str]) -> str:
-    for old, new in here.items():
-        text = text.replace(old, new)
-    return text
 
 
 def test_dry_run_wins_over_apply(network: GuestNetwork) -> None:

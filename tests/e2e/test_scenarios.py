@@ -209,7 +209,7 @@ def test_command_names_the_event_that_a_run_waits_for(start_server: ServerMaker)
     assert run.returncode == 0
     happened = [re.sub(r"^\+\w+ +", "", line.strip()) for line in lines[2:]]
     assert happened[0] == f"Preempt of solo-0: waits for {other['event_id']} to end"
-    assert re.fullmatch(r"Preempt of solo-0: started \(\ds after NotBefore\)", happened[1])
+    assert re.fullmatch(r"Preempt of solo-0: started \(\d+s after NotBefore\)", happened[1])
     assert happened[2:] == ["Preempt of solo-0: completed", "finished"]
 
 

@@ -140,7 +140,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.CALENDAR: (
         "The next step {where} waits until {until}, when it next fits the calendar."
     ),
-    BlockerKind.CALENDAR_NEVER: ("The next step {where} is too long to ever fit the calendar."),
+    BlockerKind.CALENDAR_NEVER: "The next step {where} is too long to ever fit the calendar.",
     BlockerKind.AT_ONCE: (
         "The next step {where} waits: at most {about} may be under way at once{places}."
     ),
