@@ -74,7 +74,7 @@ def _seconds(summary: str, key: str, default: str | None = None) -> Flag:
     return Flag(option=option, key=f"{key}_in_seconds", default=default, read=read_seconds)
 
 
-_IN_ORDER: Final = "Later steps in a scope wait while an earlier one is held."
+_IN_ORDER: Final = "Later steps in a scope wait for held ones."
 ORDER: Final = {
     "event_type": EVENT_TYPE,
     "scope": some("NAME", "Set, service or scale set; repeatable.", "scopes"),
