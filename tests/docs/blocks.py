@@ -17,7 +17,7 @@ see:
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -101,6 +101,13 @@ def read_blocks(page: Path) -> list[Block]:
 def find_claimed(claim: str) -> list[Block]:
     """Return the blocks of all pages that *claim*, `path::name`, runs."""
     return [block for page in PAGES for block in read_blocks(page) if block.claim == claim]
+
+
+def change(text: str, changes: Mapping[str, str]) -> str:
+    """Return *text* with what differs in a test."""
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
 
 
 def read_commands(text: str) -> Iterator[tuple[str, list[str]]]:

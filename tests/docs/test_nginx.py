@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import Block
+from tests.docs.blocks import Block, change
 from tests.e2e.conftest import START_SECONDS, Server, wait_until
 from tests.e2e.test_postgres_access import make_certificate
 from tests.ports import free_port
@@ -62,9 +62,8 @@ def test_operators_come_through_nginx(tmp_path: Path, blocks: list[Block]) -> No
 
 def complete(text: str, here: Mapping[str, str], folder: Path) -> str:
     """Return a whole configuration, which writes only to *folder*, with *text* as on the page."""
-    for old, new in here.items():
-        assert old in text, old
-        text = text.replace(old, new)
+    assert all(old in text for old in here), text
+    text = change(text, here)
     scratch = "".join(
         f"{each}_temp_path {folder}/{each};\n"
         for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

@@ -24,7 +24,7 @@ from threading import Event
 from typing import Any, Final, TypeVar
 
 import pytest
-from tests.docs.blocks import ROOT, Block, read_blocks
+from tests.docs.blocks import ROOT, Block, change, read_blocks
 from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.test_replica_cut_off import ip, opened
 from tests.e2e.test_tls import CONFIG, make_pair_in
@@ -57,12 +57,6 @@ def typed(block: Block, changes: Mapping[str, str] | None = None) -> list[str]:
     """Return the words of the only command of *block* after its program, with *changes*."""
     ((_, *words),) = block.commands
     return [change(word, changes or {}) for word in words]
-
-
-def change(text: str, changes: Mapping[str, str]) -> str:
-    for old, new in changes.items():
-        text = text.replace(old, new)
-    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import ROOT, Block
+from tests.docs.blocks import ROOT, Block, change
 from tests.e2e.guest_networks import (
     HOST,
     ORDER,
@@ -27,7 +27,7 @@ from tests.e2e.guest_networks import (
     send_frames,
     syn_frame,
 )
-from tests.e2e.relays import METADATA, NFT, change
+from tests.e2e.relays import METADATA, NFT
 from tests.e2e.test_replica_cut_off import ip
 
 UNITS = ROOT / "contrib/systemd"
