@@ -106,13 +106,13 @@ def test_fleet_follows_a_machine_that_its_script_moved_while_the_server_was_down
     start_server: ServerMaker, tmp_path: Path
 ) -> None:
     wait = f"while [ ! -e {tmp_path}/solo-0.go ]; do sleep 0.02; done"
-    text = f"{wait}; echo migrated; echo host=kvm-9"
+    text = f"echo at work; {wait}; echo migrated; echo host=kvm-9"
     file = tmp_path / "executors.toml"
     file.write_text(f'[[command]]\nrun = ["sh", "-c", "{text}"]\n', encoding="utf-8")
     server = start_server("--executor-file", str(file))
     (event,) = server.create("Redeploy", "solo-0", started=True)
     record = f"impacts/{event['event_id']}/solo-0.ended"
-    wait_for_word(server, event["event_id"], "running")
+    wait_for_word(server, event["event_id"], "at work")
 
     server.kill()
     go(tmp_path, "solo-0")

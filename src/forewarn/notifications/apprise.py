@@ -3,9 +3,6 @@
 import importlib
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,8 +22,7 @@ _KINDS: Final = {
     Phase.SKIPPED: "warning",
 }
 _SHORTEST_SECRET: Final = 4
-
-
+_LONGEST_ANSWER: Final = 500
 _SILENT: Final = logging.NullHandler()
 
 
@@ -44,58 +40,26 @@ class AppriseNotifier:
             raise AppriseError("Apprise does not support this URL.")
 
     def deliver(self, notification: Notification, *, now: datetime) -> Delivery:
-        """Send it; all that apprise tells is whether that went well."""
+        """Send it, and tell what apprise said last if that failed."""
         del now
-        with _listening() as said:
-            is_delivered = bool(
-                self._apprise.notify(
-                    title=title_of(notification),
-                    body=text_of(notification),
-                    notify_type=_KINDS.get(notification.phase, "info"),
-                )
-            )
-        answer = (
-            "Sent."
-            if is_delivered
-            else self._without_secrets(said.last or "The message was not sent.")
+        result = self._apprise.notify(
+            title=title_of(notification),
+            body=text_of(notification),
+            notify_type=_KINDS.get(notification.phase, "info"),
         )
-        return Delivery(is_delivered=is_delivered, answer=answer)
+        return Delivery(is_delivered=bool(result), answer=self._answer(result))
+
+    def _answer(self, result: Any) -> str:
+        if result:
+            return "Sent."
+        *_, last = ("The message was not sent.", *(entry.message for entry in result.logs()))
+        return self._without_secrets(last)[:_LONGEST_ANSWER]
 
     def _without_secrets(self, text: str) -> str:
         for part in re.split(r"[/:@?&=]+", self._url):
             if len(part) >= _SHORTEST_SECRET:
                 text = text.replace(part, "***")
         return text
-
-
-class _Said(logging.Handler):
-    """Keeps the last warning of the delivery it is made for; others deliver to other targets."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.last = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if _DELIVERY.get() is self:
-            self.last = record.getMessage()[:500]
-
-
-# There is one logger for all of apprise. A delivery is known by its context and not by its thread:
-# apprise has threads of its own, which it gives the context of who asks.
-_DELIVERY: Final[ContextVar[_Said | None]] = ContextVar("_DELIVERY", default=None)
-
-
-@contextmanager
-def _listening() -> Iterator[_Said]:
-    said = _Said()
-    logger = logging.getLogger("apprise")
-    logger.addHandler(said)
-    before = _DELIVERY.set(said)
-    try:
-        yield said
-    finally:
-        _DELIVERY.reset(before)
-        logger.removeHandler(said)
 
 
 def _load() -> Any:
