@@ -72,7 +72,7 @@ def _begin_to_prepare(trial: Trial) -> EmulatedEvent:
 
 def _let_happen(trial: Trial, event: EmulatedEvent) -> None:
     trial.start_event(event)
-    trial.watch(polls=1)
+    trial.watch()
     trial.end_event(event)
 
 

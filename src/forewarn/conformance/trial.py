@@ -153,10 +153,10 @@ class Trial:
 
     def start_handler(self) -> None:
         """Start the handler, and wait until it has read its document."""
-        before = self._count_polls()
+        since = _now()
         self._process = self._launch()
         self._require(
-            lambda: self._count_polls() > before, max(_START_SECONDS, self._rules.timeout)
+            lambda: self._count_polls(since) > 0, max(_START_SECONDS, self._rules.timeout)
         )
         self._started_at.append(_now())
 
@@ -282,14 +282,17 @@ class Trial:
         self.watch(polls=1)
 
     def watch(self, polls: int = 2, until: Callable[[], bool] = lambda: False) -> None:
-        """Wait for a few more *polls*, which show what the handler does not do."""
-        enough = self._count_polls() + polls
+        """Wait for a few more *polls*, which show what the handler does not do.
+
+        One that is on its way is none of them: it tells nothing of what has happened just now.
+        """
+        since = _now()
         began = time.monotonic()
 
         def has_come() -> bool:
             seconds = time.monotonic() - began
             is_quiet = seconds > _QUIET_SECONDS and self._is_waiting()
-            has_polled = seconds > _SHORTEST_SECONDS and self._count_polls() >= enough
+            has_polled = seconds > _SHORTEST_SECONDS and self._count_polls(since) >= polls
             return is_quiet or has_polled or until()
 
         self._until(has_come)
@@ -336,9 +339,12 @@ class Trial:
         kinds = [mark.kind for mark in self._marks()]
         return kinds.count(MarkKind.BEGUN) > kinds.count(MarkKind.PREPARED)
 
-    def _count_polls(self) -> int:
-        """Return how many polls were answered, in whatever way."""
-        return sum(entry.is_poll and entry.seconds is not None for entry in self._web.requests)
+    def _count_polls(self, since: datetime) -> int:
+        """Return how many polls came *since* then and were answered, in whatever way."""
+        return sum(
+            entry.is_poll and entry.seconds is not None and entry.at >= since
+            for entry in self._web.requests
+        )
 
     def _is_waiting(self) -> bool:
         last = self._web.requests[-1:]

@@ -11,6 +11,7 @@ import pytest
 
 from forewarn.conformance.situations import SITUATIONS
 from forewarn.conformance.trial import TrialOverError, TrialRules, begin_trial
+from forewarn.domain.fault import FaultKind
 from forewarn.testing import EventStatus
 
 HANDLER = (sys.executable, str(Path(__file__).with_name("handler.py")))
@@ -25,6 +26,19 @@ def test_handler_may_remove_what_is_not_its_own_and_print_without_end() -> None:
 
         assert trial.observe().marks == ()
         assert trial.last_lines() == ("y",) * 5
+
+
+def test_poll_that_is_on_its_way_tells_nothing_of_what_happens_now() -> None:
+    with begin_trial(TrialRules(command=HANDLER)) as trial:
+        trial.set_fault(FaultKind.SLOW, {"seconds": 1.5})
+        trial.start_handler()
+        while trial.observe().polls[-1].seconds is not None:
+            time.sleep(0.01)
+        on_its_way = len(trial.observe().polls)
+
+        trial.watch(polls=1)
+
+        assert len(trial.observe().polls) > on_its_way
 
 
 def test_event_that_is_approved_while_it_ends_is_ended() -> None:
