@@ -55,7 +55,7 @@ _TRACED = (
     "notifications/",
     "operations/",
     "outbound/",
-    "properties/",
+    "properties/test_controls.py",
     "scheduler/",
     "storage/",
     "unit/",

@@ -9,7 +9,7 @@ import pytest
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology
-from forewarn.files.fleet import read_fleet
+from forewarn.files.fleet import Fleet, read_fleet
 from forewarn.operations.context import Context
 from forewarn.operations.discovery import (
     MOST_REMARKS,
@@ -25,6 +25,7 @@ from forewarn.operations.reconciling import OWNER_LABEL, Census, Terms, owned_by
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 
+IDS = [f"4a6b1f0e-0000-4000-8000-00000000000{digit}" for digit in (1, 2)]
 TERMS = Terms(source="kvm", remove_after=2, most_missing=50)
 
 
@@ -157,20 +158,41 @@ def test_partial_census_adds_and_moves_but_does_not_count_absences(source: Follo
     assert not source.absences
 
 
+def test_partial_census_does_not_decide_who_has_a_name_or_where_a_stopped_machine_is(
+    source: Follower,
+) -> None:
+    source.follow(census({"name": "a", "host": "kvm-1"}, {"name": "b", "vm_id": IDS[0]}))
+
+    found = census({"name": "a", "host": "kvm-2"}, {"name": "b", "vm_id": IDS[1]}, trouble="away")
+    done = source.follow(replace(found, stopped=frozenset({VmName("a")})))
+
+    assert source.fleet.virtual_machines[VmName("a")].host == "kvm-1"
+    assert source.fleet.virtual_machines[VmName("b")].vm_id == IDS[0]
+    assert done.remarks == ("b: a new name or vm_id cannot be applied yet.",)
+
+
+def test_machine_that_is_reported_twice_counts_once(source: Follower) -> None:
+    two = (census({"name": name, "vm_id": IDS[0]}) for name in ("a", "b"))
+    machines = [vm for each in two for vm in each.fleet.virtual_machines]
+
+    done = source.follow(Census(fleet=Fleet(virtual_machines=tuple(machines))))
+
+    assert source.own == ["a"]
+    assert done.remarks == ("b: reported more than once with the same name or vm_id.",)
+
+
 def test_renamed_machine_is_the_same_one(source: Follower) -> None:
-    vm_id = "4a6b1f0e-0000-4000-8000-000000000001"
-    old = {"name": "old", "vm_id": vm_id, "addresses": ["10.0.0.1"]}
+    old = {"name": "old", "vm_id": IDS[0], "addresses": ["10.0.0.1"]}
     source.follow(census(old))
 
     source.follow(census({**old, "name": "new"}))
 
     (vm,) = source.fleet.virtual_machines.values()
-    assert (vm.name, vm.vm_id, vm.addresses) == ("new", vm_id, ("10.0.0.1",))
+    assert (vm.name, vm.vm_id, vm.addresses) == ("new", IDS[0], ("10.0.0.1",))
 
 
 def test_renamed_machine_keeps_what_nobody_says_anew(source: Follower) -> None:
-    vm_id = "4a6b1f0e-0000-4000-8000-000000000001"
-    old = {"name": "old", "vm_id": vm_id, "availability_set": "web"}
+    old = {"name": "old", "vm_id": IDS[0], "availability_set": "web"}
     source.follow(census("web-0", {**old, "addresses": ["10.0.0.1"], "update_domain": 3}))
 
     source.follow(census("web-0", {**old, "name": "new"}))
@@ -180,8 +202,7 @@ def test_renamed_machine_keeps_what_nobody_says_anew(source: Follower) -> None:
 
 
 def test_addresses_follow_the_ids_of_machines_that_swap_their_names(source: Follower) -> None:
-    ids = [f"4a6b1f0e-0000-4000-8000-00000000000{digit}" for digit in (1, 2)]
-    first, second = ({"name": name, "vm_id": vm_id} for name, vm_id in zip("ab", ids, strict=True))
+    first, second = ({"name": name, "vm_id": vm_id} for name, vm_id in zip("ab", IDS, strict=True))
     source.follow(
         census({**first, "addresses": ["10.0.0.1"]}, {**second, "addresses": ["10.0.0.2"]})
     )
@@ -194,10 +215,9 @@ def test_addresses_follow_the_ids_of_machines_that_swap_their_names(source: Foll
 def test_new_machine_with_the_former_name_of_another_does_not_get_its_address(
     source: Follower,
 ) -> None:
-    ids = [f"4a6b1f0e-0000-4000-8000-00000000000{digit}" for digit in (1, 2)]
-    source.follow(census({"name": "a", "vm_id": ids[0], "addresses": ["10.0.0.1"]}))
+    source.follow(census({"name": "a", "vm_id": IDS[0], "addresses": ["10.0.0.1"]}))
 
-    source.follow(census({"name": "a", "vm_id": ids[1]}, {"name": "b", "vm_id": ids[0]}))
+    source.follow(census({"name": "a", "vm_id": IDS[1]}, {"name": "b", "vm_id": IDS[0]}))
 
     assert addresses(source) == {"a": (), "b": ("10.0.0.1",)}
 
@@ -211,6 +231,16 @@ def test_machine_cannot_take_the_address_of_another(source: Follower) -> None:
     assert vms[VmName("a")].addresses == ("10.0.0.1",)
     assert vms[VmName("b")].addresses == ("10.0.0.2",)
     assert done.remarks == ("b: address 10.0.0.1 belongs to a.",)
+
+
+def test_machine_that_is_missing_keeps_its_address_until_it_is_removed(source: Follower) -> None:
+    new = census("other", {"name": "b", "addresses": ["10.0.0.1"]})
+    source.follow(census("other", {"name": "a", "addresses": ["10.0.0.1"]}))
+
+    source.follow(new)
+    assert addresses(source) == {"other": (), "a": ("10.0.0.1",), "b": ()}
+    source.follow(new)
+    assert addresses(source) == {"other": (), "b": ("10.0.0.1",)}
 
 
 def test_stopped_machine_gives_its_address_to_who_has_it_now(source: Follower) -> None:
@@ -300,10 +330,9 @@ def test_machine_that_cannot_be_as_it_is_reported_is_left_out(source: Follower) 
 
 def test_machine_that_can_no_longer_be_declared_stays_as_it_was(source: Follower) -> None:
     """Such as after a slip of an operator who edits its metadata."""
-    vm_id = "4a6b1f0e-0000-4000-8000-000000000001"
-    source.follow(census({"name": "a", "vm_id": vm_id}, "b", "c"))
+    source.follow(census({"name": "a", "vm_id": IDS[0]}, "b", "c"))
 
-    for left_out in ("A", vm_id.upper()):
+    for left_out in ("A", IDS[0].upper()):
         for _ in range(TERMS.remove_after + 1):
             source.follow(replace(census("b", "c"), left_out=frozenset({left_out})))
 
@@ -312,7 +341,7 @@ def test_machine_that_can_no_longer_be_declared_stays_as_it_was(source: Follower
 
 
 def test_machine_whose_new_name_is_wrong_keeps_the_old_one(source: Follower) -> None:
-    old = {"name": "a", "vm_id": "4a6b1f0e-0000-4000-8000-000000000001"}
+    old = {"name": "a", "vm_id": IDS[0]}
     source.follow(census(old, "b"))
 
     wrong = {**old, "name": "c", "availability_set": "web", "update_domain": 77}

@@ -118,6 +118,27 @@ def test_host_is_one_step(fleet: Store, operator: Context) -> None:
     assert foreseen(fleet, operator) == [("web-1", 40 * MINUTE, 50 * MINUTE)]
 
 
+@pytest.mark.parametrize(("in_order", "starts"), [(False, [15, 40, 15]), (True, [15, 40, 65])])
+def test_host_overtakes_one_that_waits_unless_in_order(
+    store: Store, operator: Context, *, in_order: bool, starts: list[int]
+) -> None:
+    places = {"web-0": "kvm-0", "web-1": "kvm-1", "db-0": "kvm-1", "db-1": "kvm-2"}
+    machines = [
+        {"name": name, "availability_set": name[:-2], "host": host} for name, host in places.items()
+    ]
+    sets = [{"name": name} for name in ("web", "db")]
+    declared = read_fleet({"availability_set": sets, "virtual_machine": machines})
+    store.write(lambda tx: apply_fleet(tx, operator, declared))
+    order = MaintenanceOrder(
+        event_type=EventType.REBOOT,
+        hosts=("kvm-0", "kvm-1", "kvm-2"),
+        course=Course(at_once=2, in_order=in_order),
+    )
+    begin(store, operator, order)
+
+    assert [start // MINUTE for _, start, _ in foreseen(store, operator)] == starts
+
+
 def test_what_somebody_has_to_look_after_is_left_out(fleet: Store, operator: Context) -> None:
     begin(fleet, operator)
     tick(fleet, operator)
