@@ -6,6 +6,7 @@ from shutil import copy
 from typing import TypeAlias
 
 import pytest
+from tests.postgres import Cluster
 
 from forewarn.ports.store import Store
 from forewarn.storage.postgres import open_postgres
@@ -21,11 +22,20 @@ def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def shared_url(postgres: Cluster) -> Iterator[str]:
+    """The URL of a PostgreSQL database for one test after the other."""
+    url = postgres.new_database()
+    yield url
+    postgres.drop(url)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Path) -> OpenStore:
     """Open the same database each time; what differs between adapters ends here."""
     if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
+        url = request.getfixturevalue("shared_url")
+        request.getfixturevalue("postgres").renew(url)
         return lambda: open_postgres(url, node="db-1:0")
     copy(fresh_database, tmp_path)
     return lambda: open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
