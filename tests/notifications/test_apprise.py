@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from types import ModuleType
 
 import pytest
 from tests.notifications.conftest import NOW
@@ -73,8 +74,11 @@ def test_url_apprise_does_not_know_is_refused_without_repeating_it() -> None:
     assert "hush" not in str(refused.value)
 
 
-def test_missing_apprise_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "apprise", None)
+@pytest.mark.parametrize("found", [None, ModuleType("apprise")], ids=["none", "older"])
+def test_missing_apprise_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, found: ModuleType | None
+) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", found)
 
     with pytest.raises(AppriseError, match=r"pip install 'forewarn\[notify\]'"):
         AppriseNotifier("json://127.0.0.1")

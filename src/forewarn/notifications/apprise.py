@@ -66,9 +66,11 @@ def _load() -> Any:
     try:
         module = importlib.import_module("apprise")
     except ModuleNotFoundError:
+        module = None
+    if not hasattr(module, "AppriseResult"):
         raise AppriseError(
-            "Apprise is not installed; run: pip install 'forewarn[notify]'."
-        ) from None
+            "Apprise 2 or later is not installed; run: pip install 'forewarn[notify]'."
+        )
     # Its log lines can have the URL in them, and the URL has secrets.
     logger = logging.getLogger("apprise")
     logger.propagate = False
