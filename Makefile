@@ -2,7 +2,7 @@
 # Debian, `make test` also installs third-party clients; otherwise it skips their tests and prints a note.
 # `make lab` boots machines in QEMU and under libvirt, `make image` runs containers; both need root on Debian.
 PYTHON ?= python3
-WORKERS ?= 6
+WORKERS ?= 4
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
