@@ -247,10 +247,10 @@ def test_script_of_another_node_runs_once_and_its_end_is_known_there(lab: Lab) -
     one, two = lab.node("db-1"), lab.node("db-2")
     event = one.create()
     one.lead().settle()  # it is gone before it has heard anything
+    wait_until(lambda: bool(lab.deeds()), "the script does not run")
 
     two.lead().settle()
     explained = two.explain(event)
-    wait_until(lambda: bool(lab.deeds()), "the script does not run")
     two.lead().settle()
     assert two.find(event).event_status is EventStatus.STARTED
     ended = settle_until_over(one.lead(), one, event)
