@@ -104,9 +104,8 @@ def postgres() -> Generator[Cluster]:
 @pytest.fixture
 def postgres_url(postgres: Cluster) -> Generator[str]:
     """The URL of a new PostgreSQL database that has the schema."""
-    url = postgres.new_database()
-    yield url
-    postgres.drop(url)
+    with postgres.lend() as url:
+        yield url
 
 
 @pytest.hookimpl(wrapper=True)

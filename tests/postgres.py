@@ -81,6 +81,13 @@ class Cluster:
         """Create a database with nothing in it, and return its URL."""
         return self._create(template="template0")
 
+    @contextmanager
+    def lend(self) -> Generator[str]:
+        """Give the URL of a database that has the schema and nothing else, for a block."""
+        url = self.new_database()
+        yield url
+        self.drop(url)
+
     def renew(self, url: str) -> None:
         """Have a database that has the schema as it was; to create one takes five times as long."""
         with psycopg.connect(url) as connection:

@@ -25,9 +25,8 @@ def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shared_url(postgres: Cluster) -> Iterator[str]:
     """The URL of a PostgreSQL database for one test after the other."""
-    url = postgres.new_database()
-    yield url
-    postgres.drop(url)
+    with postgres.lend() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

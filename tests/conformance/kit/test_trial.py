@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.waiting import wait_until
 
 from forewarn.conformance.situations import SITUATIONS
 from forewarn.conformance.trial import TrialOverError, TrialRules, begin_trial
@@ -32,8 +33,7 @@ def test_poll_that_is_on_its_way_tells_nothing_of_what_happens_now() -> None:
     with begin_trial(TrialRules(command=HANDLER)) as trial:
         trial.set_fault(FaultKind.SLOW, {"seconds": 1.5})
         trial.start_handler()
-        while trial.observe().polls[-1].seconds is not None:
-            time.sleep(0.01)
+        wait_until(lambda: trial.observe().polls[-1].seconds is None, "a poll on its way")
         on_its_way = len(trial.observe().polls)
 
         trial.watch(polls=1)
