@@ -44,6 +44,17 @@ def test_failure_is_told_without_what_is_in_the_url(
         assert secret not in caplog.text
 
 
+def test_failure_is_told_by_a_server_that_logs_only_errors(
+    receiver: Receiver, message: Notification, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answer = lambda _: (418, {})
+
+    with caplog.at_level(logging.ERROR):
+        delivery = _target(receiver, "people").deliver(message, now=NOW)
+
+    assert "418" in delivery.answer
+
+
 def test_failure_of_another_target_is_not_told(receiver: Receiver, message: Notification) -> None:
     first = _target(receiver, "first")
     second = _target(receiver, "second")

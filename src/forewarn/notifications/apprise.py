@@ -71,8 +71,10 @@ def _load() -> Any:
         raise AppriseError(
             "Apprise 2 or later is not installed; run: pip install 'forewarn[notify]'."
         )
-    # Its log lines can have the URL in them, and the URL has secrets.
+    # Its log lines say why a message failed, whatever the level of our own log. They can have
+    # the URL in them, and the URL has secrets.
     logger = logging.getLogger("apprise")
+    logger.setLevel(logging.WARNING)
     logger.propagate = False
     logger.addHandler(_SILENT)
     return module
