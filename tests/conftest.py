@@ -1,6 +1,7 @@
 """What every suite shares: signals as usual, no silent skips in CI, and hypothesis' profiles."""
 
 import gc
+import logging
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -81,9 +82,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _logs_of_its_own() -> Generator[None]:
-    """Let no module log where a server of the one before has: that stream may be closed."""
+    """Let no module log where a server of the one before has, which may be closed, or as little."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
     yield
     structlog.reset_defaults()
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 @pytest.fixture
