@@ -109,11 +109,9 @@ def test_leader_that_stood_still_past_its_lease_steps_down_and_does_nothing_twic
     wait_until(lambda: "lease_lost" in leader.said(), "it did not step down", ANSWER_SECONDS)
 
     assert runs(tmp_path) == {f"{event['event_id']} solo-0": 1}
-    # It campaigns again: it leads once the others are gone.
-    epoch = trio.epoch()
+    # It campaigns again: it leads once the others are gone, or did before on a busy machine.
     for server in others:
         assert server.stop() == 0
-    trio.wait_for_takeover(epoch)
     assert trio.leader() is leader
     (event,) = leader.create("Preempt", "solo-1")
     leader.approve("solo-1", event["event_id"])
