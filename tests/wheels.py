@@ -37,8 +37,8 @@ class Environment:
         self.install("--no-deps", str(wheel))
 
     def install(self, *what: str) -> None:
-        """Install *what*, compiled, as pip does it."""
-        uv("pip", "install", "--quiet", "--compile-bytecode", "--python", str(self.python), *what)
+        """Install *what*; it is compiled where it is used, which is less of it."""
+        uv("pip", "install", "--quiet", "--python", str(self.python), *what)
 
     def packages(self) -> list[str]:
         """Return what is installed, each as NAME==VERSION."""

@@ -263,7 +263,8 @@ def test_running_server_says_whether_it_trusts_paths(*, trust_path: bool, senten
 def test_network_disk_fails(folder: Path) -> None:
     (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\nnas:/x {folder} nfs4 rw 0 0\n")
 
-    findings = examine_machine(make_settings({}), mounts=folder / "mounts")
+    settings = make_settings({"metadata": (f"127.0.0.1:{free_port()}",)})
+    findings = examine_machine(settings, mounts=folder / "mounts")
     (found,) = (each for each in findings if each.check == "local disk")
 
     assert found.verdict is FindingVerdict.FAIL
@@ -274,7 +275,12 @@ def test_network_disk_fails(folder: Path) -> None:
 def test_disk_with_little_space_is_told(folder: Path, size: str, verdict: str) -> None:
     (folder / "small").mkdir()
     script = f'mount -t tmpfs -o size={size} none small && exec "$0" doctor -o json'
-    environment = environment_with({"FOREWARN_DATABASE": "sqlite:///small/forewarn.db"})
+    environment = environment_with(
+        {
+            "FOREWARN_DATABASE": "sqlite:///small/forewarn.db",
+            "FOREWARN_METADATA": f"127.0.0.1:{free_port()}",
+        }
+    )
     said = subprocess.run(
         [UNSHARE, "--map-root-user", "--mount", "sh", "-c", script, FOREWARN],
         env=environment,

@@ -165,8 +165,8 @@ def test_server_does_not_tell_the_password(
     guarded: Guarded, command: Command, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     url = guarded.url("talkative")
-    control = free_port()
-    listeners = ("--metadata", f"127.0.0.1:{free_port()}", "--control", f"127.0.0.1:{control}")
+    metadata, control = f"127.0.0.1:{free_port()}", free_port()
+    listeners = ("--metadata", metadata, "--control", f"127.0.0.1:{control}")
     log = tmp_path / "log"
     with log.open("wb") as file:
         server = subprocess.Popen(
@@ -179,7 +179,7 @@ def test_server_does_not_tell_the_password(
     try:
         wait_until(lambda: _is_ready(control), f"{log} has no server", START_SECONDS)
         asked = (("doctor",), ("config", "show"), ("db", "check"))
-        said = [command(url, *words) for words in asked]
+        said = [command(url, *words, FOREWARN_METADATA=metadata) for words in asked]
         status = command(url, "status", "-o", "json")
         shown = "".join(_get(control, path) for path in ("/metrics", "/api/openapi.json"))
         command_line = Path(f"/proc/{server.pid}/cmdline").read_text(encoding="utf-8")
