@@ -3,16 +3,15 @@
 import gc
 import logging
 import signal
+import sys
+import threading
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from tests.docs.blocks import Block, find_claimed
 from tests.postgres import Cluster, run_cluster
-
-_TESTS = Path(__file__).parent
 
 settings.register_profile("default", deadline=None, derandomize=True)
 settings.register_profile(
@@ -63,14 +62,27 @@ _TRACED = (
     "wording/",
 )
 """Tests that full coverage depends on; to trace all takes minutes."""
-_UNTRACED = ("http/metadata/test_crowd.py", "properties/test_walk.py")
+_UNTRACED = (
+    "http/metadata/test_board.py::test_fleet_of_100_000_is_learned_at_once",
+    "http/metadata/test_crowd.py",
+)
+"""Those among them that measure how long something takes."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        path = str(item.path.relative_to(_TESTS))
-        if not path.startswith(_TRACED) or path.startswith(_UNTRACED):
-            item.add_marker(pytest.mark.no_cover)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Trace only those. The mark of pytest-cov does not do that in processes of xdist."""
+    name = item.nodeid.removeprefix("tests/")
+    if name.startswith(_TRACED) and not name.startswith(_UNTRACED):
+        return (yield)
+    here, elsewhere = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(here)
+        threading.settrace(elsewhere)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

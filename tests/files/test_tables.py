@@ -55,6 +55,15 @@ def test_tables_are_read_and_made_into_something(tmp_path: Path) -> None:
     assert read(tmp_path / "doors.toml", text) == ("a", "b")
 
 
+def test_line_on_which_a_table_begins_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "doors.toml"
+    path.write_text('colour = "blue"\n[[door]]\nname = "a"\n\n[[door]]\nname = "b"\n')
+
+    file = read_tables(path, Doors)
+
+    assert [file.line_of("door", number) for number in (0, 1)] == [2, 5]
+
+
 def test_every_mistake_is_told_with_its_line_in_the_order_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "doors.toml"
     text = (

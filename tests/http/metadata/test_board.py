@@ -56,7 +56,6 @@ def test_fleet_is_shown_as_it_was_last_told() -> None:
     assert shown.topology is topology
 
 
-@pytest.mark.no_cover  # to trace it takes as long as it may take
 def test_fleet_of_100_000_is_learned_at_once() -> None:
     vms = {
         VmName(f"vm-{n}"): VirtualMachine(
