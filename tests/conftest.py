@@ -6,6 +6,8 @@ import signal
 import sys
 import threading
 from collections.abc import Generator
+from functools import cache
+from itertools import chain
 
 import pytest
 import structlog
@@ -67,13 +69,18 @@ _UNTRACED = (
     "http/metadata/test_crowd.py",
 )
 """Those among them that measure how long something takes."""
+_REMEMBERING = type(cache(lambda: None))
+
+
+def _is_traced(nodeid: str) -> bool:
+    name = nodeid.removeprefix("tests/")
+    return name.startswith(_TRACED) and not name.startswith(_UNTRACED)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Trace only those. The mark of pytest-cov does not do that in processes of xdist."""
-    name = item.nodeid.removeprefix("tests/")
-    if name.startswith(_TRACED) and not name.startswith(_UNTRACED):
+    if _is_traced(item.nodeid):
         return (yield)
     here, elsewhere = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
@@ -101,6 +108,16 @@ def _logs_of_its_own() -> Generator[None]:
     structlog.reset_defaults()
     root.setLevel(level)
     root.handlers[:] = handlers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_remembered(request: pytest.FixtureRequest) -> None:
+    """Have a module that is traced compute what one before it, that is not, may have kept."""
+    if _is_traced(request.node.nodeid):
+        ours = [module for name, module in sys.modules.items() if name.startswith("forewarn.")]
+        for each in chain.from_iterable(vars(module).values() for module in ours):
+            if isinstance(each, _REMEMBERING):
+                each.cache_clear()
 
 
 @pytest.fixture
