@@ -101,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _logs_of_its_own() -> Generator[None]:
-    """Let no module log where a server of the one before has, which may be closed, or as little."""
+    """Undo what a module has configured: its stream may be closed, and its level is its own."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     yield
@@ -112,7 +112,7 @@ def _logs_of_its_own() -> Generator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_remembered(request: pytest.FixtureRequest) -> None:
-    """Have a module that is traced compute what one before it, that is not, may have kept."""
+    """Clear caches before a traced module: tests that are not traced may have filled them."""
     if _is_traced(request.node.nodeid):
         ours = [module for name, module in sys.modules.items() if name.startswith("forewarn.")]
         for each in chain.from_iterable(vars(module).values() for module in ours):
