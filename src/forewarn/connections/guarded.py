@@ -212,10 +212,9 @@ class GuardedProtocol(NoUpgradeProtocol):
     eof_received: Any = _stay_for_the_answer  # uvicorn declares that it never stays
 
     def shutdown(self) -> None:
-        if self._incomplete is _Awaited.BODY and not self.pipeline:
-            self.transport.close()  # half a request has no answer to wait for
-        else:
-            super().shutdown()
+        super().shutdown()
+        if self._incomplete is _Awaited.BODY:
+            self._await(_Awaited.FAREWELL)  # for the rest of the request, if it is on its way
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -80,11 +80,11 @@ class HotPath:
                 self._epoll.unregister(listener.fileno())
 
     def stop(self) -> None:
-        """Close all connections, and let go of the listeners."""
+        """Answer every poll that waits, close all connections, and release the listeners."""
         for door in tuple(self._doors.values()):
             self.ignore(door.listener)
         for poller in tuple(self._pollers.values()):
-            poller.leave()
+            poller.finish()
         asyncio.get_running_loop().remove_reader(self._epoll.fileno())
         self._epoll.close()
 

@@ -101,6 +101,13 @@ class Poller:
         self.path.crowd.leave(self, self.holder)
         self.connection.close()
 
+    def finish(self) -> None:
+        """Answer the poll that waits, if there is one, and close the connection."""
+        if self._wait is None:
+            self.leave()
+        else:
+            self.end(self._wait, closes=True)
+
     def go_on(self) -> None:
         """Answer what has come, if this is within what the origin may have done now."""
         if not self.holder.spend_in(self.path.turn):

@@ -271,6 +271,28 @@ def test_listener_can_be_left_and_taken_again(quiet_service: Service) -> None:
         assert asyncio.run(leave_and_take(listener)).startswith(b"HTTP/1.1 200 OK")
 
 
+def test_stop_answers_a_poll_that_waits(quiet_service: Service) -> None:
+    async def park_and_stop(listener: socket.socket) -> bytes:
+        with path_on(quiet_service.plain_polls, listener):
+            reader, writer = await asyncio.open_connection(
+                *listener.getsockname(), local_addr=("127.0.0.10", 0)
+            )
+            waiting = {"Metadata": "true", "If-None-Match": "0", "Prefer": "wait=30"}
+            writer.write(compose("GET", POLL, waiting))
+            async with asyncio.timeout(TIMEOUT):
+                while not quiet_service.parked:
+                    await asyncio.sleep(0.01)
+        reply = await reader.read()
+        writer.close()
+        return reply
+
+    with open_listener("127.0.0.1", 0) as listener:
+        reply = asyncio.run(park_and_stop(listener))
+
+    assert reply.startswith(b"HTTP/1.1 304 ")
+    assert b"\r\nConnection: close\r\n" in reply
+
+
 def test_listener_that_is_left_while_there_are_no_files_stays_left(
     quiet_service: Service,
 ) -> None:
