@@ -1,12 +1,12 @@
-# All commands of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
-# Debian, `make test` also installs third-party clients; otherwise it skips their tests and prints a note.
-# `make lab` boots machines in QEMU and under libvirt, `make image` runs containers; both need root on Debian.
+# All commands of the project. `make demo` and `make test` need Python 3.11+, make and a package index.
+# Only `make test-needs`, `make lab` and `make image` install system packages; they need root on Debian.
 PYTHON ?= python3
 WORKERS ?= 4
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
-PYTEST := $(BIN)/pytest $(if $(filter true,$(CI)),--no-skips)
+PYTEST := $(BIN)/pytest $(if $(NO_SKIPS),--no-skips)
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
 export UV_PYTHON_DOWNLOADS := never
 # The target of the edit links in the documentation.
@@ -14,18 +14,50 @@ export REPOSITORY ?= $(patsubst %.git,%,$(filter https://%,$(shell git remote ge
 # If it were set, each of the thousands of processes of a test run would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# `make test` runs the files of these folders, and these files; `make test-slow` runs all others.
+FAST := agent/% contracts/% executors/% feed/% files/% front/% gates/% host_worker/% http/% notifications/% operations/% \
+  outbound/% scheduler/% storage/% unit/% wording/% conformance/test_golden_documents.py e2e/test_rollout.py \
+  e2e/test_service.py properties/test_feed.py
+NOT_FAST := executors/test_ssh.py http/control/test_openapi.py http/metadata/test_crowd.py http/metadata/test_replay.py \
+  storage/test_postgres_schema.py
+TESTS := $(sort $(shell find tests -name 'test_*.py' -not -path 'tests/image/*' -not -path 'tests/lab/*'))
+FAST_TESTS := $(filter-out $(NOT_FAST:%=tests/%),$(filter $(FAST:%=tests/%),$(TESTS)))
+SLOW_TESTS := $(filter-out $(FAST_TESTS),$(TESTS))
+# Full branch coverage depends on these; others measure how long something takes.
+COVERING := bootstrap/test_presence.py cli/test_output.py cli/test_settings.py contracts files front gates \
+  http/control/test_fleet.py http/control/test_hosts.py http/control/test_origins.py http/control/test_scenarios.py \
+  http/metadata notifications operations outbound properties/test_controls.py scheduler storage unit wording
+NOT_COVERING := --ignore=tests/http/metadata/test_crowd.py \
+  --deselect=tests/http/metadata/test_board.py::test_fleet_of_100_000_is_learned_at_once
+
 .DELETE_ON_ERROR:
-.PHONY: help demo test lab image check format bench soak docs reference lock clean
+.PHONY: help demo test test-slow test-needs quick coverage mutants lab image check format bench soak docs reference lock clean
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: .venv/.runtime  ## run the demo
 	@$(BIN)/forewarn demo
 
-test: .venv/.dev  ## run all tests, and check branch coverage
-	@sh scripts/test_needs.sh || test "$(CI)" != true
-	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
+test: .venv/.dev  ## run the tests that need only Python: three minutes
+	@$(PYTEST) $(PARALLEL) -q $(FAST_TESTS) $(ARGS)
+	@echo "Not run: $(words $(SLOW_TESTS)) files of slow tests (browsers, processes, other clients). Run: make test-slow"
+
+test-slow: .venv/.dev  ## run all other tests, with what is installed: ten minutes
+	@$(PYTEST) $(PARALLEL) -q --repeat $(SLOW_TESTS) $(ARGS)
+
+test-needs: .venv/.dev  ## install the programs that slow tests need; needs root on Debian
+	@sh scripts/test_needs.sh
+
+quick: .venv/.dev  ## run the tests of the rules: half a minute
+	@$(PYTEST) $(PARALLEL) -q tests/unit tests/operations tests/scheduler $(ARGS)
+
+coverage: .venv/.dev  ## check that the rules have full branch coverage
+	@$(PYTEST) $(PARALLEL) -q --cov --cov-report= $(COVERING:%=tests/%) $(NOT_COVERING) $(ARGS)
+	@$(BIN)/python scripts/check_coverage.py
+
+mutants: .venv/.dev  ## plant small bugs, and check that tests find each of them
+	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 lab: .venv/.dev  ## test with real virtual machines; needs root on Debian
 	@sh scripts/lab_needs.sh
@@ -43,6 +75,7 @@ check: .venv/.dev  ## check format, lint, types, layers, spelling and word list
 	@report=$$($(BIN)/lint-imports 2>&1) || { echo "$$report"; exit 1; }
 	@$(BIN)/codespell src docs *.md
 	@$(BIN)/python scripts/check_wording.py
+	@$(BIN)/python scripts/check_names.py
 
 format: .venv/.dev  ## format the code
 	@$(BIN)/ruff format --quiet .

@@ -2,6 +2,9 @@
 
 User-facing are the strings in src that are sentences or phrases, the help of commands, the pages of
 the console, and the documentation. Docstrings that no user sees and comments are not.
+
+Sentences of rules and verbs are read in many places, so they name fields in backticks, not options
+or commands. `OPTIONS` in cli/output.py has the option of each field.
 """
 
 import ast
@@ -12,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from forewarn.cli.output import OPTIONS
 
 ROOT: Final = Path(__file__).parent.parent
 _TEMPLATE_CODE: Final = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}|<[^>]*>", re.DOTALL)
@@ -40,12 +45,17 @@ def find_avoided(
 
 def read_python(source: str) -> Iterator[Passage]:
     """Yield the strings of *source* that have a space in them, and the docstrings of commands."""
+    yield from (each for each in read_strings(source) if " " in each.text)
+
+
+def read_strings(source: str) -> Iterator[Passage]:
+    """Yield all strings of *source* but the docstrings that no user sees."""
     tree = ast.parse(source)
     unseen = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
     unseen -= {id(each) for each in _find_help(tree)}
     for node in ast.walk(tree):
         match node:
-            case ast.Constant(value=str(text)) if id(node) not in unseen and " " in text:
+            case ast.Constant(value=str(text)) if id(node) not in unseen:
                 yield Passage(line=node.lineno, text=text)
 
 
@@ -57,6 +67,18 @@ def read_template(source: str) -> Iterator[Passage]:
 def read_markdown(source: str) -> Iterator[Passage]:
     """Yield the text of a page of the documentation, without its code."""
     yield Passage(line=1, text=_MARKDOWN_CODE.sub(_keep_lines, source))
+
+
+def check_fields(sources: Mapping[str, str], options: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with the fields and options that the strings of *sources* name."""
+    named = set()
+    for name, source in sources.items():
+        for passage in read_strings(source):
+            named |= set(re.findall("`(.*?)`", passage.text))
+            if re.search(r"--[a-z]|\bforewarn ", passage.text):
+                yield f"{name}:{passage.line}: name the field in backticks, not its option"
+    yield from (f"`{field}` has no option in OPTIONS" for field in sorted(named - {*options}))
+    yield from (f"no sentence names `{field}` of OPTIONS" for field in sorted({*options} - named))
 
 
 def _find_help(tree: ast.Module) -> Iterator[ast.expr]:
@@ -81,11 +103,19 @@ _READERS: Final = (
     (".", "README.md", read_markdown),
 )
 
+_RULES: Final = ("src/forewarn/domain", "src/forewarn/operations", "src/forewarn/desk")
+
 
 def main() -> int:
     """Print what is found; return 1 if there is anything."""
     rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["wording"]["avoid"]
+    sentences = (path for part in _RULES for path in sorted((ROOT / part).glob("*.py")))
     code = 0
+    for problem in check_fields(
+        {str(p.relative_to(ROOT)): p.read_text() for p in sentences}, OPTIONS
+    ):
+        print(problem)
+        code = 1
     for folder, pattern, read in _READERS:
         search = (ROOT / folder).glob if folder == "." else (ROOT / folder).rglob
         for path in sorted(search(pattern)):

@@ -3,11 +3,8 @@
 import gc
 import logging
 import signal
-import sys
-import threading
 from collections.abc import Generator
-from functools import cache
-from itertools import chain
+from pathlib import Path
 
 import pytest
 import structlog
@@ -26,6 +23,8 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+TESTS = Path(__file__).parent
+
 # Under nohup, or in the background of a script, these are ignored, and so by every child that a
 # test sends them to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,62 +40,33 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-_TRACED = (
-    "bootstrap/test_presence.py",
-    "cli/test_output.py",
-    "cli/test_settings.py",
-    "contracts/",
-    "files/",
-    "front/",
-    "gates/",
-    "http/control/test_fleet.py",
-    "http/control/test_hosts.py",
-    "http/control/test_origins.py",
-    "http/control/test_scenarios.py",
-    "http/metadata/",
-    "notifications/",
-    "operations/",
-    "outbound/",
-    "properties/test_controls.py",
-    "scheduler/",
-    "storage/",
-    "unit/",
-    "wording/",
-)
-"""Tests that full coverage depends on; to trace all takes minutes."""
-_UNTRACED = (
-    "http/metadata/test_board.py::test_fleet_of_100_000_is_learned_at_once",
-    "http/metadata/test_crowd.py",
-)
-"""Those among them that measure how long something takes."""
-_REMEMBERING = type(cache(lambda: None))
-
-
-def _is_traced(nodeid: str) -> bool:
-    name = nodeid.removeprefix("tests/")
-    return name.startswith(_TRACED) and not name.startswith(_UNTRACED)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Trace only those. The mark of pytest-cov does not do that in processes of xdist."""
-    if _is_traced(item.nodeid):
-        return (yield)
-    here, elsewhere = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(here)
-        threading.settrace(elsewhere)
+NEVER_REPEATED = ("bootstrap", "http", "properties", "storage", "telemetry", "upgrade")
+"""Folders of slow tests that run in this process. With --repeat, others get a second try."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a test that is skipped has failed")
     parser.addoption(
+        "--repeat", action="store_true", help="repeat a failed test that starts processes once"
+    )
+    parser.addoption(
         "--update-golden", action="store_true", help="rewrite the files of tests/cli/golden"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--repeat"):
+        for item in items:
+            if item.path.relative_to(TESTS).parts[0] not in NEVER_REPEATED:
+                item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Name the tests that had to be repeated, in a last line."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and (repeated := reporter.getreports("rerun")):
+        names = sorted({report.nodeid for report in repeated})
+        reporter.line(f"flaky: {len(names)} repeated: {' '.join(names)}")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -108,16 +78,6 @@ def _logs_of_its_own() -> Generator[None]:
     structlog.reset_defaults()
     root.setLevel(level)
     root.handlers[:] = handlers
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _nothing_remembered(request: pytest.FixtureRequest) -> None:
-    """Clear caches before a traced module: tests that are not traced may have filled them."""
-    if _is_traced(request.node.nodeid):
-        ours = [module for name, module in sys.modules.items() if name.startswith("forewarn.")]
-        for each in chain.from_iterable(vars(module).values() for module in ours):
-            if isinstance(each, _REMEMBERING):
-                each.cache_clear()
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_connection_is_kept(receiver: Receiver, notifier: Notifier, message: Not
         (None, "The request failed: ", False, 0),
     ],
 )
-def test_answer_decides_what_comes_next(  # noqa: PLR0913 - a row of the table
+def test_answer_decides_what_comes_next(
     receiver: Receiver,
     notifier: Notifier,
     message: Notification,

@@ -62,7 +62,7 @@ def add_arm_route(app: FastAPI) -> APIRoute:
     return own
 
 
-def acknowledge_scheduled_event(  # noqa: PLR0913 - one for each part of the path
+def acknowledge_scheduled_event(
     caller: Operating,
     *,
     subscription_id: str,

@@ -106,7 +106,7 @@ def list_events(
 
 
 @router.get("/history", **lists(EventsView))
-def list_history(  # noqa: PLR0913 - one for each way to narrow it down
+def list_history(
     caller: Viewing,
     *,
     vm: VmQuery = None,

@@ -30,7 +30,7 @@ class EventReading(Protocol):
 
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]: ...
 
-    def events(  # noqa: PLR0913 - one for each way to narrow it down
+    def events(
         self,
         *,
         status: Iterable[EventStatus] = (),

@@ -114,7 +114,7 @@ class SqlReading:
         wanted = list(maintenance_ids)
         return self._all(ScheduledEvent, statements.EVENTS_OF_MAINTENANCES, maintenance_ids=wanted)
 
-    def events(  # noqa: PLR0913 - one for each way to narrow it down
+    def events(
         self,
         *,
         status: Iterable[EventStatus] = (),

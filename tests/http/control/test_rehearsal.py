@@ -80,7 +80,7 @@ def ids(api: httpx2.Client, store: Store) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("method", "path", "body"), CHANGES, ids=[f"{method} {path}" for method, path, _ in CHANGES]
 )
-def test_nothing_is_written_and_nobody_woken(  # noqa: PLR0913, PLR0917 - fixtures
+def test_nothing_is_written_and_nobody_woken(
     api: httpx2.Client,
     tables: Callable[[], Tables],
     wakeups: list[str],

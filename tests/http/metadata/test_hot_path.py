@@ -279,9 +279,7 @@ def test_stop_answers_a_poll_that_waits(quiet_service: Service) -> None:
             )
             waiting = {"Metadata": "true", "If-None-Match": "0", "Prefer": "wait=30"}
             writer.write(compose("GET", POLL, waiting))
-            async with asyncio.timeout(TIMEOUT):
-                while not quiet_service.parked:
-                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(wait_until, lambda: quiet_service.parked == 1, "it is parked")
         reply = await reader.read()
         writer.close()
         return reply

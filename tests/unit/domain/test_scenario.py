@@ -142,7 +142,7 @@ def test_machine_that_has_left_the_fleet_is_left_out(
         (Trigger.COMPLETE, EventStatus.COMPLETED, Outcome.SUCCEEDED),
     ],
 )
-def test_intervention_changes_what_its_label_names(  # noqa: PLR0913 - one for each fixture
+def test_intervention_changes_what_its_label_names(
     fleet: Topology,
     run: ScenarioRun,
     now: datetime,
