@@ -61,12 +61,12 @@ mutants: .venv/.dev  ## plant small bugs, and check that tests find each of them
 
 lab: .venv/.dev  ## test with real virtual machines; needs root on Debian
 	@sh scripts/lab_needs.sh
-	@$(PYTEST) tests/lab --no-skips
+	@$(PYTEST) --timeout 1800 tests/lab --no-skips
 
 image: .venv/.dev  ## build and test the container image, from BASE; needs root on Debian
 	@sh scripts/image_needs.sh
 	@sh scripts/build_image.sh $(BASE)
-	@$(PYTEST) tests/image --no-skips
+	@$(PYTEST) --timeout 1800 tests/image --no-skips
 
 check: .venv/.dev  ## check format, lint, types, layers, spelling and word list
 	@$(BIN)/ruff format --check --quiet .
@@ -97,12 +97,12 @@ bench: .venv/.dev  ## run the benchmarks
 	@$(BIN)/python bench/cli.py
 
 soak: .venv/.dev  ## run the long tests: kills, failovers, leaks, generated input
-	@$(PYTEST) tests/e2e/test_crash.py --kills 200
-	@$(PYTEST) tests/e2e/agent/test_many_kills.py --agent-kills 300
-	@$(PYTEST) tests/testing/test_leaks.py --emulators 1000
-	@$(PYTEST) tests/e2e/soak_failover.py tests/e2e/soak_keepalived.py tests/e2e/soak_relay.py
-	@$(PYTEST) tests/conformance/kit/soak_examples.py
-	@$(PYTEST) tests/properties tests/http/control/test_openapi.py --hypothesis-profile=soak
+	@$(PYTEST) --timeout 0 tests/e2e/test_crash.py --kills 200
+	@$(PYTEST) --timeout 0 tests/e2e/agent/test_many_kills.py --agent-kills 300
+	@$(PYTEST) --timeout 0 tests/testing/test_leaks.py --emulators 1000
+	@$(PYTEST) --timeout 0 tests/e2e/soak_failover.py tests/e2e/soak_keepalived.py tests/e2e/soak_relay.py
+	@$(PYTEST) --timeout 0 tests/conformance/kit/soak_examples.py
+	@$(PYTEST) --timeout 0 tests/properties tests/http/control/test_openapi.py --hypothesis-profile=soak
 
 reference: .venv/.dev  ## update the generated parts of docs/
 	@$(BIN)/python scripts/generate_reference.py

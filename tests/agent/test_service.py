@@ -17,6 +17,8 @@ from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 from forewarn.agent.state import StateFile
 from forewarn.agent.vocabulary import HookOutcome, HookPhase
 
+pytestmark = pytest.mark.timeout(300)
+
 SECONDS = 20
 
 

@@ -28,6 +28,8 @@ from forewarn.settings import Settings, make_settings
 from forewarn.storage.lock import FileLeadership
 from forewarn.storage.sqlite import open_sqlite
 
+pytestmark = pytest.mark.timeout(300)
+
 TIMES = 10
 NAMES = [f"vm-{number}" for number in range(TIMES)]
 FLEET = "".join(f'[[virtual_machine]]\nname = "{name}"\n' for name in NAMES)

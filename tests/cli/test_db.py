@@ -25,6 +25,8 @@ from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.postgres import open_postgres
 from forewarn.storage.sqlite import open_sqlite
 
+pytestmark = pytest.mark.timeout(300)
+
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 FLEET = '[[virtual_machine]]\nname = "web-0"\n'
 CONTEXT = Context(who="admin", now=AT, at=AT, new_id=lambda: event_id(f"{1:032x}"))

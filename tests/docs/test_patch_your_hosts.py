@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, Server, wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 ALL = (Path(__file__).parents[2] / "docs/how-to/patch-your-hosts.md").read_text("utf-8")
 PAGE, FETCHING = ALL.split("\n## 8.")
 COMMANDS = [shlex.split(line) for line in re.findall(r"^\$ forewarn (.*)$", PAGE, re.MULTILINE)]

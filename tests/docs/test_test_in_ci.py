@@ -22,6 +22,8 @@ from tests.e2e.conftest import wait_until
 from tests.e2e.test_detach import READY, stop
 from tests.ports import free_port
 
+pytestmark = pytest.mark.timeout(300)
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 COMPOSE = EXAMPLES / "containers" / "compose.yaml"

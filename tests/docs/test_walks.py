@@ -8,6 +8,8 @@ import pytest
 from tests.docs.blocks import PAGES, ROOT, Block, read_blocks, read_commands
 from tests.docs.walks import walking
 
+pytestmark = pytest.mark.timeout(300)
+
 BLOCKS = [block for page in PAGES for block in read_blocks(page)]
 CLAIMED = [block for block in BLOCKS if block.claim]
 WALKED = [page for page in PAGES if any(not block.claim for block in read_blocks(page))]

@@ -10,6 +10,8 @@ from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.plain_azure import EVENT, plain_azure
 from tests.wheels import ROOT, Environment, build_wheel, uv
 
+pytestmark = pytest.mark.timeout(300)
+
 BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.client", "forewarn.agent")
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys

@@ -18,6 +18,8 @@ from tests.waiting import wait_until
 
 from forewarn.settings import make_settings
 
+pytestmark = pytest.mark.timeout(300)
+
 FLEET = """
 [[virtual_machine]]
 name = "solo"

@@ -23,6 +23,8 @@ import pytest
 from tests.docs.blocks import ROOT, Block, read_commands
 from tests.e2e.conftest import FOREWARN, ServerMaker, wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 SPEED = "300"
 MAKEFILE = ROOT / "Makefile"
 READY_SECONDS = 50.0

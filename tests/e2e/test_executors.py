@@ -10,6 +10,8 @@ import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 from tests.executors.target import OrderTarget
 
+pytestmark = pytest.mark.timeout(300)
+
 SECRET = "open-sesame"  # noqa: S105
 SCRIPT = """#!/bin/sh
 echo "$EVENT_ID $EVENT_VM" >> {folder}/runs

@@ -22,6 +22,8 @@ from tests.e2e.conftest import (
 from tests.e2e.replicas import Trio
 from tests.e2e.test_host_work import look
 
+pytestmark = pytest.mark.timeout(300)
+
 FLEET = """
 [[virtual_machine]]
 name = "solo-0"

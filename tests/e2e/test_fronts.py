@@ -26,6 +26,8 @@ from tests.e2e.conftest import (
 )
 from tests.ports import free_port
 
+pytestmark = pytest.mark.timeout(300)
+
 FRONTS: Final = 2
 ROUNDS: Final = 6
 POLLERS: Final = 8

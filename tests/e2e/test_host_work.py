@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 FLEET = """
 [[host]]
 name = "kvm-0"

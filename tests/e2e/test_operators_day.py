@@ -28,6 +28,8 @@ from tests.e2e.witness import (
     read_log,
 )
 
+pytestmark = pytest.mark.timeout(300)
+
 SPEED = 900
 """Of 15 minutes of notice one second is left."""
 LONG_NOTICE, LONG_SECONDS = '"90m"', 6.0

@@ -25,6 +25,8 @@ from tests.postgres import run_cluster
 
 from forewarn.storage.postgres_session import PostgresAddress
 
+pytestmark = pytest.mark.timeout(300)
+
 STOPPING = Path(__file__).with_name("stopping_server.py")
 OUTSIDE, INSIDE = "10.213.77.1", "10.213.77.2"
 SECONDS = 60

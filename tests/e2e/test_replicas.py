@@ -12,6 +12,8 @@ from tests.e2e.conftest import ANSWER_SECONDS, ServerMaker, wait_until
 from tests.e2e.replicas import Crowd, Trio, check_approvals, park
 from tests.postgres import run_cluster
 
+pytestmark = pytest.mark.timeout(300)
+
 SCRIPT = """#!/bin/sh
 echo "$EVENT_ID $EVENT_VM" >> {folder}/runs
 while [ -e {folder}/wait ]; do sleep 0.02; done

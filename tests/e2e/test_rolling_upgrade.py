@@ -15,6 +15,8 @@ from tests.e2e.replicas import Crowd, Trio
 import forewarn
 from forewarn.storage.schema import HEAD, REVISIONS
 
+pytestmark = pytest.mark.timeout(300)
+
 NEXT_REVISION = f"{len(REVISIONS) + 1:04}"
 NEXT_VERSION = "99.0.0"
 VMS = ("web-0", "web-1", "web-2", "solo-0", "solo-1")

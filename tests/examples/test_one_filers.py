@@ -21,6 +21,8 @@ import pytest
 
 from forewarn.testing import Emulator
 
+pytestmark = pytest.mark.timeout(300)
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SECONDS = 60.0
 # Nobody listens on the discard port: whoever used the proxy would get nowhere.

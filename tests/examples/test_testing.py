@@ -10,6 +10,8 @@ import pytest
 from tests.docs.blocks import Block, read_commands
 from tests.docs.walks import SECONDS, is_shown
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def need(*tools: str) -> None:
     for tool in tools:

@@ -20,6 +20,8 @@ from forewarn.domain.fault import FaultKind
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import EmulatedVm, Emulator
 
+pytestmark = pytest.mark.timeout(300)
+
 SURVIVED: Final = {
     # What a server or the network does, and which tests see that the client survives it. A name
     # without a path is of this file.

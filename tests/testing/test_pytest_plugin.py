@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MISTAKES = {
     'emulator.vm("web-9")': "Unknown virtual machine 'web-9'; known: web-0, web-1.",

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.wheels import Environment, build_wheel, uv
 
+pytestmark = pytest.mark.timeout(300)
+
 PACKAGES = 25
 """`forewarn[pytest]` brings fewer than these, pytest and forewarn among them."""
 OLDEST_PYTHON = "3.11"

@@ -18,6 +18,8 @@ from tests.conformance.clients.conftest import (
     wait_until,
 )
 
+pytestmark = pytest.mark.timeout(300)
+
 PYTHON = INSTALLED / "ai4s-jobq" / "bin" / "python"
 
 

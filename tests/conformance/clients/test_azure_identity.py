@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 from tests.conformance.clients.conftest import INSTALLED, NODES, PROGRAMS, Network, need, run
+
+pytestmark = pytest.mark.timeout(300)
 
 PYTHON = INSTALLED / "ai4s-jobq" / "bin" / "python"
 """ai4s-jobq depends on azure-identity."""

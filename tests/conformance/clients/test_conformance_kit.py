@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from tests.conformance.clients.conftest import FOREWARN, INSTALLED, PROGRAMS, make_host, need
+
+pytestmark = pytest.mark.timeout(300)
 
 OCF_ROOT = INSTALLED / "resource-agents" / "usr" / "lib" / "ocf"
 PACEMAKER = OCF_ROOT / "resource.d" / "heartbeat" / "azure-events-az"

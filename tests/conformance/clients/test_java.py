@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 from tests.conformance.clients.conftest import PROGRAMS, THIS_HOST, Server, need, run
+
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_java_approves_an_event(server: Server) -> None:

@@ -20,6 +20,8 @@ from tests.conformance.clients.conftest import (
     run,
 )
 
+pytestmark = pytest.mark.timeout(300)
+
 OCF_ROOT = INSTALLED / "resource-agents" / "usr" / "lib" / "ocf"
 CYCLES = 4
 # One agent waits for another node to approve, the other approves for itself.

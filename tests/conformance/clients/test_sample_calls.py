@@ -20,6 +20,8 @@ from tests.conformance.clients.conftest import (
     run,
 )
 
+pytestmark = pytest.mark.timeout(300)
+
 PATH = "/metadata/scheduledevents?api-version=2017-03-01"
 Events = list[dict[str, Any]]
 

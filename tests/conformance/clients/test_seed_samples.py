@@ -18,6 +18,8 @@ from tests.conformance.clients.conftest import (
     run,
 )
 
+pytestmark = pytest.mark.timeout(300)
+
 ADDRESS = "169.254.169.254"
 FENCE = re.compile(r"^```(\w*) *\n(.*?)^``` *$", re.MULTILINE | re.DOTALL)
 NAMESPACES = ("System", "System.Collections.Generic", "System.Net", "Newtonsoft.Json")

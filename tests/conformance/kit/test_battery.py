@@ -22,6 +22,8 @@ from forewarn.conformance.situations import SITUATIONS
 from forewarn.conformance.trial import TrialRules
 from forewarn.domain.fault import FaultKind
 
+pytestmark = pytest.mark.timeout(300)
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 BIN = Path(sys.executable).parent

@@ -15,6 +15,8 @@ from forewarn.conformance.trial import TrialOverError, TrialRules, begin_trial
 from forewarn.domain.fault import FaultKind
 from forewarn.testing import EventStatus
 
+pytestmark = pytest.mark.timeout(300)
+
 HANDLER = (sys.executable, str(Path(__file__).with_name("handler.py")))
 ROUNDS = 200
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from tests.contrib.conftest import CONTRIB, FAST, Program
 from tests.contrib.proxmox.api import PveGuest
 from tests.contrib.proxmox.conftest import config, make_cluster
@@ -20,6 +21,8 @@ from tests.contrib.served import (
 from tests.contrib.ssh import calls
 from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.test_tls import Pair
+
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_each_type_of_event_and_a_node_are_carried_out_as_the_readme_says(

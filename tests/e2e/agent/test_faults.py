@@ -1,8 +1,11 @@
 """An agent, a server, and a scenario that has the server misbehave."""
 
+import pytest
 from tests.e2e.agent.conftest import MachineMaker
 from tests.e2e.agent.machines import WHOLE_LIFE
 from tests.e2e.conftest import ServerMaker
+
+pytestmark = pytest.mark.timeout(300)
 
 STORM = """
 name = "storm"

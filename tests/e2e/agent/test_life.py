@@ -5,6 +5,7 @@ from datetime import timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
+import pytest
 from tests.e2e.agent.conftest import MachineMaker
 from tests.e2e.agent.machines import WHOLE_LIFE, Machine, ask
 from tests.e2e.conftest import ServerMaker, wait_until
@@ -12,6 +13,8 @@ from tests.e2e.plain_azure import EVENT, plain_azure
 from tests.ports import free_port
 
 from forewarn.clocks import SystemClock
+
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_event_is_approved_when_the_hooks_are_ready(
