@@ -41,7 +41,7 @@ demo: .venv/.runtime  ## run the demo
 
 test: .venv/.dev  ## run the tests that need only Python: three minutes
 	@$(PYTEST) $(PARALLEL) -q $(FAST_TESTS) $(ARGS)
-	@echo "Not run: $(words $(SLOW_TESTS)) files of slow tests (browsers, processes, other clients). Run: make test-slow"
+	@echo "Not run: slow tests (browsers, processes, third-party clients). Run them with: make test-slow"
 
 test-slow: .venv/.dev  ## run all other tests, with what is installed: ten minutes
 	@$(PYTEST) $(PARALLEL) -q --repeat $(SLOW_TESTS) $(ARGS)
