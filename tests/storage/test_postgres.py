@@ -527,6 +527,21 @@ def test_lease_is_of_one_replica_until_it_is_over_or_given_up(postgres_url: str)
     second.close()
 
 
+def test_replica_cannot_use_the_lease_of_an_earlier_epoch_of_its_own(postgres_url: str) -> None:
+    address = PostgresAddress(postgres_url)
+    with (
+        closing(DatabaseLeadership(address, "a")) as leadership,
+        closing(DatabaseLeadership(address, "b")) as rival,
+    ):
+        leadership.resign(leadership.campaign() or 0)
+        assert leadership.campaign() == 2
+
+        is_renewed = leadership.renew(1)
+        leadership.resign(1)
+
+        assert (is_renewed, leadership.renew(2), rival.campaign()) == (False, True, None)
+
+
 def test_lease_is_taken_only_between_transactions(postgres_url: str, store: PostgresStore) -> None:
     address = PostgresAddress(postgres_url)
     rival = DatabaseLeadership(address, "b")
