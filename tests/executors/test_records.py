@@ -1,4 +1,4 @@
-"""What executors remember of orders survives a loss of power."""
+"""What executors remember of orders: for which leader, and that it survives a loss of power."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,20 @@ from tests.syncs import is_lasting, is_named, record_syncs
 from forewarn.domain.impact import ImpactStatus
 from forewarn.executors.attendant import write_ending
 from forewarn.executors.records import LINEAGE, OrderKey, Records
+from forewarn.ports.store import LeaseLostError
 
 KEY: OrderKey = ("602D9444-D2CD-49C7-8624-8643E7171297", "web-0")
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_order_of_any_epoch_but_the_leaders_is_refused(tmp_path: Path, epoch: int) -> None:
+    records = Records(tmp_path, epoch=lambda: 2)
+
+    records.check_epoch(2)
+
+    with pytest.raises(LeaseLostError) as refusal:
+        records.check_epoch(epoch)
+    assert (refusal.value.epoch, refusal.value.current) == (epoch, 2)
 
 
 def test_order_is_on_disk_before_it_is_begun(
