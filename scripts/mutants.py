@@ -30,6 +30,8 @@ ROOT: Final = Path(__file__).parent.parent
 ROWS: Final = ROOT / "tests" / "mutants" / "mutants.toml"
 _FOLDERS: Final = ("src", "tests", "scripts", "docs", "examples", "contrib", "requirements")
 _PYTEST: Final = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
+_FAILURES: Final = ("FAILED tests/", "ERROR tests/")
+"""How the lines of pytest's summary begin that name what has failed."""
 _SURVIVED, _CAUGHT = 0, 1
 """The exit codes of pytest; any other one means that it could not run the tests."""
 
@@ -188,7 +190,7 @@ def run_mutant(mutant: Mutant, copy: Path, limit: float) -> bool:
         run = run_tests(copy, "-x", *mutant.tests, limit=limit)
     finally:
         path.write_text(original, encoding="utf-8")
-    failed = [line for line in run.output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [line for line in run.output.splitlines() if line.startswith(_FAILURES)]
     said = failed[0].partition(" - ")[0] if failed else "no test failed"
     word = {_SURVIVED: "SURVIVED", _CAUGHT: "caught", None: "caught"}.get(run.code, "ERROR")
     if run.code is None:
