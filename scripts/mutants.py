@@ -32,8 +32,8 @@ _FOLDERS: Final = ("src", "tests", "scripts", "docs", "examples", "contrib", "re
 _PYTEST: Final = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 _FAILURES: Final = ("FAILED tests/", "ERROR tests/")
 """How the lines of pytest's summary begin that name what has failed."""
-_SURVIVED, _CAUGHT = 0, 1
-"""The exit codes of pytest; any other one means that it could not run the tests."""
+CAUGHT, SURVIVED, ERROR = "caught", "SURVIVED", "ERROR"
+"""What can come of a mutant; after an error, its tests have proved nothing."""
 
 
 class MutantError(Exception):
@@ -53,7 +53,7 @@ class Mutant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestRun:
+class PytestRun:
     """The exit code of pytest, None if it was stopped, and what it printed."""
 
     code: int | None
@@ -72,10 +72,13 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=float, default=300, help="seconds for each mutant (default: 300)"
     )
+    parser.add_argument("--check", action="store_true", help="only check the rows, run nothing")
     options = parser.parse_args()
     began = time.monotonic()
     try:
         mutants = choose(read_mutants(), options.only)
+        if options.check:
+            return 0
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
             copies = [make_copy(Path(folder) / str(number)) for number in range(options.jobs)]
             check_tests(copies[0], mutants, options.jobs)
@@ -91,13 +94,14 @@ def read_mutants() -> tuple[Mutant, ...]:
     """Return the rows, or refuse those that do not fit the sources."""
     rows = tomllib.loads(ROWS.read_text(encoding="utf-8"))["mutant"]
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
-    mutants = tuple(_read_row(row, sources) for row in rows)
+    mutants = tuple(read_row(row, sources) for row in rows)
     if len({each.name for each in mutants}) < len(mutants):
         raise MutantError(f"Two rows of {ROWS} have the same name.")
     return mutants
 
 
-def _read_row(row: Mapping[str, Any], sources: Mapping[Path, str]) -> Mutant:
+def read_row(row: Mapping[str, Any], sources: Mapping[Path, str]) -> Mutant:
+    """Return the mutant of *row*; refuse one that does not fit *sources*."""
     name, find = row["name"], row["find"]
     times = sum(source.count(find) for source in sources.values())
     if times != 1:
@@ -190,21 +194,28 @@ def run_mutant(mutant: Mutant, copy: Path, limit: float) -> bool:
         run = run_tests(copy, "-x", *mutant.tests, limit=limit)
     finally:
         path.write_text(original, encoding="utf-8")
-    failed = [line for line in run.output.splitlines() if line.startswith(_FAILURES)]
-    said = failed[0].partition(" - ")[0] if failed else "no test failed"
-    word = {_SURVIVED: "SURVIVED", _CAUGHT: "caught", None: "caught"}.get(run.code, "ERROR")
-    if run.code is None:
-        said = "its tests did not end in time"
-    elif word == "ERROR":
-        said = f"pytest could not run its tests:\n{run.output}\n"
-    print(
-        f"{word:8}  {mutant.promise}: {mutant.name}: {said} ({run.seconds:.0f} s)",
-        flush=True,
-    )
-    return word == "caught"
+    verdict, reason = judge(run)
+    what = f"{mutant.promise}: {mutant.name}"
+    print(f"{verdict:8}  {what}: {reason} ({run.seconds:.0f} s)", flush=True)
+    return verdict == CAUGHT
 
 
-def run_tests(copy: Path, *arguments: str, limit: float | None = None) -> TestRun:
+def judge(run: PytestRun) -> tuple[str, str]:
+    """Return the verdict on a mutant after *run* of its tests, and the reason."""
+    match run.code:
+        case None:
+            return CAUGHT, "its tests did not end in time"
+        case 0:
+            skipped = ", but some were skipped" if "\nSKIPPED " in run.output else ""
+            return SURVIVED, f"no test failed{skipped}"
+        case 1:
+            failed = (line for line in run.output.splitlines() if line.startswith(_FAILURES))
+            return CAUGHT, next(failed, "a test failed").partition(" - ")[0]
+        case code:
+            return ERROR, f"pytest exited with code {code}:\n{run.output}\n"
+
+
+def run_tests(copy: Path, *arguments: str, limit: float | None = None) -> PytestRun:
     """Run pytest in *copy*, for *limit* seconds at most."""
     began = time.monotonic()
     tests = subprocess.Popen(  # noqa: S603 - our own
@@ -222,7 +233,7 @@ def run_tests(copy: Path, *arguments: str, limit: float | None = None) -> TestRu
     except subprocess.TimeoutExpired:
         os.killpg(tests.pid, signal.SIGKILL)
         output, _ = tests.communicate()
-    return TestRun(code=code, output=output, seconds=time.monotonic() - began)
+    return PytestRun(code=code, output=output, seconds=time.monotonic() - began)
 
 
 if __name__ == "__main__":
