@@ -530,8 +530,8 @@ def test_lease_is_of_one_replica_until_it_is_over_or_given_up(postgres_url: str)
 def test_replica_cannot_use_the_lease_of_an_earlier_epoch_of_its_own(postgres_url: str) -> None:
     address = PostgresAddress(postgres_url)
     with (
-        closing(DatabaseLeadership(address, "a")) as leadership,
-        closing(DatabaseLeadership(address, "b")) as rival,
+        closing(DatabaseLeadership(address, "a", seconds=60)) as leadership,
+        closing(DatabaseLeadership(address, "b", seconds=60)) as rival,
     ):
         leadership.resign(leadership.campaign() or 0)
         assert leadership.campaign() == 2
