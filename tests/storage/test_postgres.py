@@ -510,60 +510,6 @@ def test_values_without_that_character_stay_what_they_are(values: object) -> Non
     assert without_nul(values) == values
 
 
-def test_lease_is_of_one_replica_until_it_is_over_or_given_up(postgres_url: str) -> None:
-    address = PostgresAddress(postgres_url)
-    first, second = (DatabaseLeadership(address, name, seconds=0.2) for name in "ab")
-
-    assert (first.campaign(), second.campaign()) == (1, None)
-    assert (first.renew(1), second.renew(1)) == (True, False)
-    while (epoch := second.campaign()) is None:
-        pass
-    assert (epoch, first.renew(1), second.renew(2)) == (2, False, True)
-    first.resign(1)
-    assert first.campaign() is None
-    second.resign(2)
-    assert first.campaign() == 3
-    first.close()
-    second.close()
-
-
-def test_replica_cannot_use_the_lease_of_an_earlier_epoch_of_its_own(postgres_url: str) -> None:
-    address = PostgresAddress(postgres_url)
-    with (
-        closing(DatabaseLeadership(address, "a", seconds=60)) as leadership,
-        closing(DatabaseLeadership(address, "b", seconds=60)) as rival,
-    ):
-        leadership.resign(leadership.campaign() or 0)
-        assert leadership.campaign() == 2
-
-        is_renewed = leadership.renew(1)
-        leadership.resign(1)
-
-        assert (is_renewed, leadership.renew(2), rival.campaign()) == (False, True, None)
-
-
-def test_lease_is_taken_only_between_transactions(postgres_url: str, store: PostgresStore) -> None:
-    address = PostgresAddress(postgres_url)
-    rival = DatabaseLeadership(address, "b")
-    epoch = store.write(lambda tx: tx.next_epoch())
-    campaigns: list[int | None] = []
-
-    def work(tx: Transaction) -> None:
-        tx.check_epoch(epoch)
-        campaign = threading.Thread(target=lambda: campaigns.append(rival.campaign()))
-        campaign.start()
-        campaign.join(0.3)
-        assert not campaigns
-        tx.put_setting("a", "1")
-
-    store.write(work)
-
-    while not campaigns:
-        pass
-    assert campaigns == [epoch + 1]
-    rival.close()
-
-
 @contextmanager
 def server_that_says(version: str) -> Iterator[str]:
     """Run a server that lets everybody in and says that it is *version*; its URL."""
