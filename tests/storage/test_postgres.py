@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 from tests.postgres import Cluster, run_cluster
+from tests.waiting import wait_until
 from tests.works import TIMEOUT, held
 
 from forewarn.domain.amending import build_topology
@@ -191,6 +192,8 @@ def test_database_that_is_older_than_before_is_read_again_and_followed(
 ) -> None:
     for number in range(10):
         store.write(pause(number))
+    # One that lies behind would not notice that the database does, too.
+    wait_until(lambda: replica.last_told == 10, "the replica to be told of all changes")
     heard, heard_elsewhere = Heard(store), Heard(replica)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DELETE FROM changes WHERE number > 7")
