@@ -1,13 +1,13 @@
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.agent.conftest import ID, make_case, make_event
+from tests.syncs import is_lasting, record_syncs
 
 from forewarn.agent.cases import Case
 from forewarn.agent.errors import StateError
@@ -84,21 +84,11 @@ def test_writing_that_is_cut_short_leaves_the_last_state(tmp_path: Path) -> None
 def test_state_is_on_disk_before_and_after_it_takes_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[tuple[str, bool]] = []
-    sizes: list[int] = []
-
-    def note(descriptor: int) -> None:
-        found = os.fstat(descriptor)
-        sizes.append(found.st_size)
-        kind = "folder" if stat.S_ISDIR(found.st_mode) else "file"
-        synced.append((kind, (tmp_path / "state.json").exists()))
-
-    monkeypatch.setattr(os, "fsync", note)
+    syncs = record_syncs(monkeypatch)
 
     StateFile(tmp_path).save({ID: CASES[0]})
 
-    assert synced == [("file", False), ("folder", True)]
-    assert sizes[0] == (tmp_path / "state.json").stat().st_size
+    assert is_lasting(tmp_path / "state.json", syncs)
 
 
 def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

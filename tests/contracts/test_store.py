@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from queue import SimpleQueue
 from threading import Event as Signal
 from typing import Any, TypeVar
 
@@ -1130,6 +1131,28 @@ def test_epoch_of_an_earlier_leader_is_refused(store: Store) -> None:
     assert (refusal.value.epoch, refusal.value.current) == (old, new)
     assert store.read(lambda reading: reading.events()) == ()
     store.write(lambda tx: record(tx, new))
+
+
+def test_epoch_that_no_leader_was_given_is_refused(store: Store) -> None:
+    current = store.write(lambda tx: tx.next_epoch())
+
+    with pytest.raises(LeaseLostError) as refusal:
+        store.write(lambda tx: tx.check_epoch(current + 1))
+
+    assert (refusal.value.epoch, refusal.value.current) == (current + 1, current)
+
+
+def test_write_is_committed_before_it_is_answered(store: Store) -> None:
+    found: SimpleQueue[str | None] = SimpleQueue()
+
+    def look(_: Future[None]) -> None:
+        found.put(store.read(lambda reading: reading.setting("a")))
+
+    with held(store):
+        future = store.submit(lambda tx: tx.put_setting("a", "1"))
+        future.add_done_callback(look)
+
+    assert found.get(timeout=TIMEOUT) == "1"
 
 
 def test_what_the_leader_was_told_is_read_as_it_was_put(store: Store) -> None:

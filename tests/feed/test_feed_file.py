@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.syncs import is_lasting, is_named, record_syncs
 
 from forewarn.feed.feed_file import FeedFile, FeedFileError
 from forewarn.protocol.errors import ForewarnError
@@ -64,6 +65,64 @@ def test_heartbeats_are_not_written(tmp_path: Path) -> None:
         file.keep(MARK, is_mark=True)
 
     assert kept(tmp_path) == (PUT, MARK, OTHER, MARK)
+
+
+def test_line_is_on_disk_before_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FeedFile(tmp_path) as file:
+        file.load(read)
+        syncs = record_syncs(monkeypatch)
+        file.keep(HELLO)
+        file.keep(PUT)
+
+    contents = [sync.content for sync in syncs]
+    assert contents == [HELLO + b"\n", HELLO + b"\n" + PUT + b"\n"]
+
+
+def test_mark_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FeedFile(tmp_path) as file:
+        file.load(read)
+        syncs = record_syncs(monkeypatch)
+        file.keep(MARK, is_mark=True)
+
+    assert syncs == []
+
+
+def test_new_file_and_what_is_cut_off_are_on_disk_before_more_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "feed.ndjson").write_bytes(HELLO + b"\n" + PUT[:5])
+    syncs = record_syncs(monkeypatch)
+
+    with FeedFile(tmp_path) as file:
+        file.load(read)
+
+    assert syncs[0].content == HELLO + b"\n"
+    assert is_named(file.path, syncs[1:])
+
+
+def test_rewritten_file_is_on_disk_before_and_after_it_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FeedFile(tmp_path) as file:
+        syncs = record_syncs(monkeypatch)
+        file.rewrite([HELLO, PUT, MARK])
+
+    assert is_lasting(file.path, syncs)
+
+
+def test_file_that_lacks_a_line_is_empty_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FeedFile(tmp_path) as file:
+        file.load(read)
+        file.keep(PUT)
+        syncs = record_syncs(monkeypatch)
+        with capture_logs(), room_for(file.path.stat().st_size + 5):
+            file.keep(OTHER)
+
+    assert [sync.content for sync in syncs] == [b""]
 
 
 def test_file_is_rewritten_when_it_has_grown(tmp_path: Path) -> None:

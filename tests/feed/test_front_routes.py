@@ -181,6 +181,16 @@ def test_relay_cannot_say_what_a_front_shows(center: Center) -> None:
         assert not center.hub.await_shown(0.05)
 
 
+def test_front_still_shows_what_it_has_shown_after_a_late_report(center: Center) -> None:
+    with center.follow(center.front_token("front-1")) as heard:
+        heard.until_mark()
+        center.hub.note_shown("front-1", 99)
+
+        center.hub.note_shown("front-1", 0)
+
+        assert center.hub.await_shown(0.0)
+
+
 def test_approval_through_a_front_waits_for_all_fronts(center: Center) -> None:
     event = center.announce("a")
     one = center.front_token("front-1")

@@ -195,6 +195,11 @@ def test_full_disk_does_not_repeat_a_message_over_and_over(
 def test_courier_without_the_lease_ends(
     store: Store, courier: Courier, way: Answers, message: Notification
 ) -> None:
+    def stop(_: Notification) -> Delivery:
+        courier.rounds.stop()  # or it would wait for the next message
+        return DELIVERED
+
+    way.answer = stop
     store.write(lambda tx: tx.next_epoch())
     put(store, message, 1)
 

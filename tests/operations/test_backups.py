@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.syncs import is_lasting, record_syncs
 from tests.works import writing
 
 from forewarn.domain.names import ScopeId
@@ -80,6 +81,16 @@ def test_backup_is_one_private_file_that_says_when_it_was_made(backup: Path) -> 
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     assert examine(backup).backup_taken_at == AT.isoformat()
     assert {path.name for path in backup.parent.glob("backup.db*")} == {"backup.db"}
+
+
+def test_backup_is_on_disk_before_and_after_it_takes_its_place(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = record_syncs(monkeypatch)
+
+    back_up(database, tmp_path / "backup.db", at=AT)
+
+    assert is_lasting(tmp_path / "backup.db", syncs)
 
 
 def test_backup_replaces_nothing_unless_told_to(database: Path, backup: Path) -> None:

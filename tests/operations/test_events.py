@@ -68,6 +68,21 @@ def test_order_over_two_update_domains_and_scopes_is_split(fleet: Store, operato
     assert ledger(fleet, events[0].event_id) == [("scheduled", "alice")]
 
 
+def test_each_change_of_an_event_is_in_the_audit(fleet: Store, operator: Context) -> None:
+    (event,) = create(fleet, operator, "web-0")
+
+    for change in (approve_event, start_event, complete_event):
+        fleet.write(partial(change, context=operator, event_id=event.event_id))
+
+    lines = fleet.read(lambda reading: reading.audit())
+    assert [(line.action, line.who) for line in lines if line.subject == event.event_id] == [
+        ("event create", "alice"),
+        ("event approve", "alice"),
+        ("event start", "alice"),
+        ("event complete", "alice"),
+    ]
+
+
 def test_order_for_an_unknown_machine_changes_nothing(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownVirtualMachineError):
         create(fleet, operator, "web-0", "web-9")

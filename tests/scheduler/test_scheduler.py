@@ -20,7 +20,7 @@ from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.knowledge import NOTHING, Knowledge
-from forewarn.domain.maintenance import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
 from forewarn.domain.snapshot import Snapshot
@@ -258,6 +258,17 @@ def test_maintenance_walks_to_its_end_one_update_domain_at_a_time(world: World) 
     assert report.status is MaintenanceStatus.COMPLETED
     assert report.maintenance.finished_at == second.ended_at
     assert first.ended_at == second.created_at
+
+
+def test_end_of_a_maintenance_is_in_the_audit(world: World) -> None:
+    order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
+    started = world.store.write(lambda tx: start_maintenance(tx, world.context(), order))
+
+    world.advance(world.lead(), hours=1)
+
+    (line,) = world.store.read(lambda reading: reading.audit(action="maintenance finish"))
+    assert (line.who, line.subject) == ("test", started.maintenance_id)
+    assert line.detail == MaintenanceOutcome.SUCCEEDED
 
 
 def test_each_step_is_one_line_in_the_log(world: World) -> None:

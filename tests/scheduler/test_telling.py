@@ -20,7 +20,7 @@ from forewarn.operations.maintenances import (
     skip_failures,
     start_maintenance,
 )
-from forewarn.ports.store import Store
+from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventType
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.sqlite import open_sqlite
@@ -222,6 +222,18 @@ def test_new_leader_tells_nothing_twice(store: Store) -> None:
     rollout.advance(5 * MINUTE)
 
     assert rollout.phases() == ["gate_shut"]
+
+
+def test_leader_that_was_replaced_tells_nothing(store: Store) -> None:
+    rollout = ToldRollout(store)
+    rollout.advance(MINUTE)
+    rollout.lead()
+    rollout.pause()
+
+    with pytest.raises(LeaseLostError):
+        rollout.scheduler.settle()
+
+    assert rollout.phases() == []
 
 
 def test_gate_that_shuts_again_is_told_again(store: Store) -> None:

@@ -5,7 +5,7 @@ import resource
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -57,6 +57,21 @@ def _full_disk(path: Path) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_commits_wait_for_the_disk_unless_nothing_has_to_last(tmp_path: Path) -> None:
+    full, off = 2, 0
+
+    with (
+        closing(open_sqlite(tmp_path / "lasting.db")) as lasting,
+        closing(open_sqlite(tmp_path / "emulator.db", is_durable=False)) as fleeting,
+    ):
+        modes = [
+            store._writing.driver.execute("PRAGMA synchronous").fetchone()  # noqa: SLF001
+            for store in (lasting, fleeting)
+        ]
+
+    assert modes == [(full,), (off,)]
 
 
 def test_full_disk_refuses_writes_serves_reads_and_heals(tmp_path: Path) -> None:

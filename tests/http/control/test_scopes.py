@@ -15,6 +15,7 @@ from forewarn.desk.scope_limit import LimitedTransaction, limit_targets
 from forewarn.desk.services import Services
 from forewarn.domain.access import OutsideScopesError, Principal, RoleTooLowError
 from forewarn.domain.event import Happening
+from forewarn.domain.host_operation import HostOperation, OperationOutcome, end
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.notification import Notification, Phase, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
@@ -22,7 +23,7 @@ from forewarn.domain.roles import Role
 from forewarn.operations.context import Context, Rules
 from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.store import Reading, Store, Transaction
-from forewarn.protocol.vocabulary import EventId
+from forewarn.protocol.vocabulary import EventId, EventType
 
 OTHERS = {
     "availability_set": [{"name": "db"}],
@@ -224,6 +225,43 @@ def test_maintenance_of_others_as_well_is_not_steered_even_to_no_effect(
     kinds = [(answer.status_code, answer.json()["type"]) for answer in answers]
     assert kinds == [(403, "urn:forewarn:problem:outside-scopes")] * 5
     assert web.get(one).status_code == 200
+
+
+def test_maintenance_of_an_empty_host_as_well_is_not_steered(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    """A host that carries nothing is in no scope, so only tokens without a limit work on it."""
+    assert admin.post("fleet", json={"fleet": {"host": [{"name": "kvm-5"}]}}).status_code == 200
+    order = {"event_type": "Freeze", "hosts": ["kvm-1", "kvm-5"]}
+    maintenance = admin.post("maintenances", json=order).json()["maintenance_id"]
+
+    refused = web.post(f"maintenances/{maintenance}/pause")
+
+    assert (refused.status_code, refused.json()["vms"]) == (403, ["kvm-5"])
+    assert admin.get(f"maintenances/{maintenance}").json()["status"] != "paused"
+
+
+def test_reason_of_host_work_names_no_machines_of_others(
+    admin: httpx2.Client, web: httpx2.Client, store: Store
+) -> None:
+    order = {"event_type": "Freeze", "hosts": ["kvm-0"]}
+    maintenance = admin.post("maintenances", json=order).json()["maintenance_id"]
+    operation = HostOperation(
+        operation_id=OperationId("o-1"),
+        maintenance_id=MaintenanceId(maintenance),
+        event_type=EventType.FREEZE,
+        host=HostName("kvm-0"),
+        created_at=MORNING,
+    )
+    failed = end(operation, OperationOutcome.FAILED, now=MORNING, reason="db-0: no power")
+    store.write(lambda tx: tx.put_operation(failed))
+
+    shown = web.get(f"maintenances/{maintenance}")
+
+    assert "no power" in admin.get(f"maintenances/{maintenance}").text
+    assert shown.status_code == 200
+    for secret in ("no power", *SECRETS_OF_OTHERS):
+        assert secret not in shown.text
 
 
 def test_of_a_run_of_all_its_own_part_is_shown(admin: httpx2.Client, web: httpx2.Client) -> None:

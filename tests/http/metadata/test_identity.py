@@ -10,7 +10,7 @@ from tests.http.metadata.conftest import POLL, Service, compose, read_reply, run
 from forewarn.domain.amending import build_topology
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import Topology, VirtualMachine, standalone
-from forewarn.metadata.asgi import HttpScope
+from forewarn.metadata.asgi import HttpScope, MetadataRefusedError
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identifier, find_peer
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
@@ -122,9 +122,11 @@ def test_signed_identity_outranks_path_and_address(proxy: str, *, trust_path: bo
 def test_path_says_nothing_where_it_is_not_trusted() -> None:
     with running(trust_path=False, default_vm="here") as service:
         for source in ("127.0.0.10", STRANGER, "::1"):
-            reply = service.request(f"/vm/solo{WHOAMI}", source=source)
+            for target in (WHOAMI, POLL):
+                reply = service.request(f"/vm/solo{target}", source=source)
 
-            assert (reply.status, reply.body) == (404, ERROR_ANSWERS[Refusal.PATH_UNTRUSTED].body)
+                refusal = ERROR_ANSWERS[Refusal.PATH_UNTRUSTED]
+                assert (reply.status, reply.body) == (404, refusal.body)
 
 
 @pytest.mark.parametrize("name", ["Forwarded", "Via", "X-Real-IP", "X-Forwarded-Host"])
@@ -219,6 +221,21 @@ def test_trusted_path_names_remote_callers_too() -> None:
     caller = identity.identify(scope_of("/vm/a/metadata", *REMOTE), {})
 
     assert (caller.vm, caller.path) == (vm, "/metadata")
+
+
+def test_without_a_secret_no_signature_is_valid() -> None:
+    identity = Identifier(
+        board_with(VirtualMachine(name=VmName("a"), scope_id=SCOPE, vm_id="id-of-a")),
+        trusted_proxies=("10.0.0.5",),
+    )
+    signature = sign("id-of-a", "").encode()
+    headers = {b"x-instance-id": b"id-of-a", b"x-instance-id-signature": signature}
+
+    with pytest.raises(MetadataRefusedError) as refused:
+        identity.identify(scope_of("/metadata", *REMOTE), headers)
+
+    assert refused.value.refusal is Refusal.SIGNATURE_INVALID
+    assert identity.read_claim(None, headers).signed_id is None
 
 
 @pytest.mark.parametrize("spelling", ["fd00::a", "fd00:0:0::a", "FD00::A", "fd00::a%eth0"])

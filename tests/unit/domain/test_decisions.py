@@ -39,6 +39,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -116,6 +117,21 @@ def test_event_starts_at_not_before(fleet: Topology, event: ScheduledEvent) -> N
     expected = StartEvent(event_id=event.event_id, reason=StartReason.NOT_BEFORE_REACHED)
     assert decisions == replace(NOTHING, actions=(expected,))
     assert decisions
+
+
+def test_paused_server_begins_nothing_and_completes_what_has_ended(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    web, db = event, replace(event, event_id=EventId("E2"), resources=(VmName("db-0"),))
+    done = {"db-0": ImpactStatus.DONE}
+    snapshot = look(fleet, [web, start(db, now=now)], [BY_HOST], done)
+    paused = replace(snapshot, server_pause=ServerPause(who="alice", since=now))
+
+    decisions = decide(paused, web.not_before)
+
+    ended = CompleteEvent(event_id=db.event_id, outcome=Outcome.SUCCEEDED, reason="")
+    assert decisions.actions == (ended,)
+    assert decisions.effects == ()
 
 
 def test_approved_event_starts_ahead_of_not_before(

@@ -24,6 +24,7 @@ from forewarn.domain.failures import find_failures
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceOutcome,
+    Resolution,
     Step,
     abort,
     draft_events,
@@ -307,6 +308,14 @@ def test_scope_is_busy_with_what_the_platform_announced_and_is_in_flight(
     assert list(map(is_in_the_way, events)) == [True, False, False, False]
 
 
+def test_scope_is_busy_with_a_machine_that_came_to_a_host_that_had_started(
+    event: ScheduledEvent,
+) -> None:
+    arrival = replace(event, is_announced=False, operation_id=OperationId("operation:kvm-1"))
+
+    assert is_in_the_way(arrival)
+
+
 def test_own_events_are_those_the_maintenance_created(
     fleet: Topology, event: ScheduledEvent
 ) -> None:
@@ -381,6 +390,19 @@ def test_resuming_alone_does_not_go_past_a_failure(fleet: Topology) -> None:
     events = ended(announced(BY_SCOPE, fleet, "web-0", "db-0"), Outcome.FAILED)
 
     assert due(resume(BY_SCOPE, now=NOW), fleet, events) == []
+
+
+def test_failed_host_has_another_turn_only_when_it_is_retried(fleet: Topology) -> None:
+    events = ended(announced(BY_HOST, fleet, "db-0"), Outcome.FAILED)
+    operations = operations_of(events).values()
+
+    skipped, retried = (
+        remaining_steps(resolved(BY_HOST, events, each), fleet, events, operations)
+        for each in (Resolution.SKIP, Resolution.RETRY)
+    )
+
+    assert [step.host for step in skipped] == ["kvm-3", "kvm-2"]
+    assert [step.host for step in retried] == ["kvm-1", "kvm-3", "kvm-2"]
 
 
 def test_failure_after_skipping_holds_again(fleet: Topology) -> None:

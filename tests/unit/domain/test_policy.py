@@ -26,11 +26,29 @@ from forewarn.domain.policy import (
     latest_not_before,
     missing_approvals,
     postpone,
+    usual_notice,
 )
-from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus
+from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 ANY, ALL, LEADER = ApprovalPolicy.ANY, ApprovalPolicy.ALL, ApprovalPolicy.LEADER
 TEN_MINUTES = Policy(postpone_until=timedelta(minutes=10))
+
+
+@pytest.mark.parametrize(
+    ("policy", "speed", "minutes"),
+    [
+        (Policy(), 1, 15),
+        (Policy(notice=timedelta(minutes=5)), 1, 15),
+        (Policy(notice=timedelta(hours=1)), 1, 60),
+        (Policy(notice=timedelta(hours=1)), 10, 6),
+    ],
+)
+def test_policy_lengthens_the_notice_and_never_shortens_it(
+    policy: Policy, speed: float, minutes: int
+) -> None:
+    notice = usual_notice(EventType.REBOOT, policy, speed=speed)
+
+    assert notice == timedelta(minutes=minutes)
 
 
 @pytest.mark.parametrize(
