@@ -76,6 +76,7 @@ check: .venv/.dev  ## check format, lint, types, layers, spelling and word list
 	@$(BIN)/codespell src docs *.md
 	@$(BIN)/python scripts/check_wording.py
 	@$(BIN)/python scripts/check_names.py
+	@$(BIN)/python scripts/mutants.py --check
 
 format: .venv/.dev  ## format the code
 	@$(BIN)/ruff format --quiet .
