@@ -17,7 +17,7 @@ from typing import Final
 from front_polls import measure_callers, measure_sizes
 from front_waits import measure_apply, measure_memory, measure_parked, measure_relay
 from goals import Row
-from loads import ASKING, CORES, install_missing
+from loads import ASKING, CORES, install_missing, nginx_version
 
 MANY: Final = 1_000_000
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
@@ -48,6 +48,7 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     os.sched_setaffinity(0, {ASKING})
+    print(_machine(), flush=True)
     rows = []
     for part in options.only:
         for row in PARTS[part](options.seconds, options.vms):
@@ -76,7 +77,7 @@ def _machine() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
     release, _, _ = platform.release().partition("-")
-    system = f"Linux {release}, Python {platform.python_version()}"
+    system = f"Linux {release}, Python {platform.python_version()}, {nginx_version()}"
     return f"Measured on {len(CORES)} cores of {model or platform.machine()}, {system}."
 
 

@@ -26,7 +26,15 @@ NGINX: Final = """
 worker_processes 1; daemon off; pid {0}/nginx.pid; error_log {0}/error.log;
 events {{ worker_connections 16384; }}
 http {{ access_log off; keepalive_requests 100000000; default_type application/json;
-  server {{ listen 127.0.0.1:{1} backlog=2048; root {0}; location /metadata/ {{ etag on; }} }} }}
+  open_file_cache max=16 inactive=10m; open_file_cache_valid 10m; open_file_cache_errors off;
+  server {{ listen 127.0.0.1:{1} backlog=2048 deferred; root {0};
+    location /metadata/ {{ etag on; }} }} }}
+"""
+"""As fast as nginx serves a small file that rarely changes.
+
+It keeps the file open. Like the server's hot path, it accepts a connection once it has a request.
+`sendfile` stays off: with it, head and body need two calls instead of one, and `tcp_nopush` two
+more. That is cheaper only if the answer also closes the connection.
 """
 _PACKAGES: Final = {"wrk": "wrk", "nginx": "nginx-light", "taskset": "util-linux"}
 _POLLERS: Final = str(Path(__file__).with_name("pollers.py"))
@@ -80,6 +88,14 @@ def nginx(folder: Path, body: bytes) -> Iterator[Target]:
     finally:
         process.terminate()
         process.wait(timeout=10)
+
+
+def nginx_version() -> str:
+    """Return the name and version of nginx, and how it differs from its default settings."""
+    words = ("nginx", "-v")
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stderr  # noqa: S603
+    version = _find(r"nginx/([\d.]+)", printed)
+    return f"nginx {version} with open_file_cache"
 
 
 def drive_with_wrk(target: Target, seconds: float) -> Figures:
@@ -167,5 +183,5 @@ def install_missing() -> list[str]:
 def _find(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     if match is None:
-        raise SystemExit(f"wrk reported no {pattern!r}:\n{text}")
+        raise SystemExit(f"{pattern!r} not found in:\n{text}")
     return match[1]
