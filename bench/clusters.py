@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from smoke import skip
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -22,5 +23,5 @@ def durable_cluster() -> Iterator[Cluster | None]:
         with run_cluster(**settings) as cluster:
             yield cluster
     except pytest.skip.Exception as reason:
-        print(f"skipped: {reason}")
+        skip(str(reason))
         yield None

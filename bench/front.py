@@ -6,7 +6,6 @@ poll is what the processes were charged, the kernel's part included. `--markdown
 into a page of docs/.
 """
 
-import argparse
 import os
 import platform
 import resource
@@ -18,8 +17,10 @@ from front_polls import measure_callers, measure_sizes
 from front_waits import measure_apply, measure_memory, measure_parked, measure_relay
 from goals import Row
 from loads import ASKING, CORES, install_missing, nginx_version
+from smoke import new_parser, run, sized, skip
 
-MANY: Final = 1_000_000
+MANY: Final = sized(1_000_000, smoke=2_000)
+SECONDS: Final = sized(2.0, smoke=0.2)
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 Measure = Callable[[float, int], Iterator[Row]]
@@ -35,15 +36,15 @@ PARTS: Final[Mapping[str, Measure]] = {
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS), help="these rows")
-    parser.add_argument("--seconds", type=float, default=2, help="how long each slice takes")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each slice takes")
     parser.add_argument("--vms", type=int, default=MANY, help="how many VMs the large fleet has")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the table in this page")
     options = parser.parse_args()
     missing = install_missing()
     if missing:
-        print(f"skipped: {' and '.join(missing)} not found; install them and run this again")
+        skip(f"{' and '.join(missing)} not found; install them and run this again")
         return
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -82,4 +83,4 @@ def _machine() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

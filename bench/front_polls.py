@@ -27,16 +27,17 @@ from loads import (
 )
 from scale import address_of, describe, fill
 from servers import Server, running, scheduled_events
+from smoke import sized
 
 from forewarn.domain.topology import Topology
 
-RUNS: Final = 5
+RUNS: Final = sized(5, smoke=1)
 VM: Final = "vm-0000017"
 VM_ID: Final = "602d9444-d2cd-49c7-8624-000000000011"
 SECRET: Final = "of the proxy"  # noqa: S105 - of a server that lives for seconds
 SOURCES: Final = tuple(f"127.0.0.{number}" for number in range(1, 17))
 """One would run out of ports: each connection that a client has closed keeps its own a minute."""
-ADDRESSES: Final = 5_000
+ADDRESSES: Final = sized(5_000, smoke=100)
 FEW: Final = 10
 KEPT_GOAL: Final = 0.7
 EACH_GOAL: Final = 1.0

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, Final, Self
 
 from local_ports import free_port, wait_for
 from servers import API_VERSION, children_of, cpu_seconds
+from smoke import SMOKE
 
 CORES: Final = sorted(os.sched_getaffinity(0))
 SERVED: Final = CORES[0]
@@ -101,7 +103,9 @@ def nginx_version() -> str:
 def drive_with_wrk(target: Target, seconds: float) -> Figures:
     """Poll as fast as wrk can on kept connections, or on one each if the headers say so."""
     headers = [f"-H{name}: {value}" for name, value in target.headers.items()]
-    command = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{max(round(seconds), 1)}s", *headers)
+    # wrk takes whole seconds, but still prints its report if it is interrupted earlier.
+    limit = ("timeout", "--preserve-status", "--signal=INT", str(seconds))
+    command = (*limit, "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{ceil(seconds)}s", *headers)
     before = cpu_seconds(*target.pids)
     report = subprocess.run(  # noqa: S603
         pinned(ASKING, *command, f"http://127.0.0.1:{target.port}{target.path}"),
@@ -170,9 +174,12 @@ class Pollers:
 
 
 def install_missing() -> list[str]:
-    """Install what is missing, as root on Debian; return what cannot be had."""
+    """Install what is missing, as root on Debian; return what is still missing.
+
+    A smoke run installs nothing.
+    """
     missing = [tool for tool in _PACKAGES if shutil.which(tool) is None]
-    if missing and shutil.which("apt-get") and os.geteuid() == 0:
+    if missing and shutil.which("apt-get") and os.geteuid() == 0 and not SMOKE:
         wanted = [_PACKAGES[tool] for tool in missing]
         for step in (["update"], ["install", "--yes", "--no-install-recommends", *wanted]):
             command = ("apt-get", "--quiet=2", *step)

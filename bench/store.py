@@ -30,6 +30,7 @@ from time import perf_counter
 import psycopg
 import structlog
 from clusters import durable_cluster
+from smoke import PASSED_ON, new_parser, run, sized
 from sqlalchemy import Table
 
 from forewarn.domain.event import Happening, ScheduledEvent
@@ -47,11 +48,11 @@ from forewarn.storage.tables import audit, documents, events, ledger
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 MICROSECONDS = 1_767_600_000_000_000
-CALLERS = 32
-RUNS = 5
-SECONDS = 0.5
+CALLERS = sized(32, smoke=4)
+RUNS = sized(5, smoke=1)
+SECONDS = sized(0.5, smoke=0.05)
 RATIO_TARGET = 0.5
-WARM_UP = 500
+WARM_UP = sized(500, smoke=10)
 MEMORY = Path("/dev/shm")  # noqa: S108 - the point is that it is no disk
 
 SLOW_SYNC = """
@@ -67,7 +68,9 @@ int fdatasync(int file) { (void)file; return slow(); }
 
 
 def main() -> None:
-    if sys.argv[1:] == ["slow"]:
+    parser = new_parser(__doc__)
+    parser.add_argument("--slow-sync", action="store_true", help="only measure that disk")
+    if parser.parse_args().slow_sync:
         _measure("fsync of 5 ms", MEMORY)
         return
     print(f"{'disk':<18}{'callers':>8}{'store':>12}{'sqlite3':>12}  ratio", flush=True)
@@ -158,8 +161,8 @@ def _measure_with_slow_sync() -> None:
         source.write_text(SLOW_SYNC)
         compile_shim = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(shim), str(source)]
         subprocess.run(compile_shim, check=True)  # noqa: S603
-        measure = ["env", f"LD_PRELOAD={shim}", sys.executable, __file__, "slow"]
-        subprocess.run(measure, check=True)  # noqa: S603
+        measure = ["env", f"LD_PRELOAD={shim}", sys.executable, __file__, "--slow-sync"]
+        subprocess.run([*measure, *PASSED_ON], check=True)  # noqa: S603
 
 
 @contextmanager
@@ -277,4 +280,4 @@ def _rows(number: int) -> Iterator[tuple[Table, tuple[object, ...]]]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
