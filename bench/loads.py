@@ -28,6 +28,8 @@ NGINX: Final = """
 worker_processes 1; daemon off; pid {0}/nginx.pid; error_log {0}/error.log;
 events {{ worker_connections 16384; }}
 http {{ access_log off; keepalive_requests 100000000; default_type application/json;
+  client_body_temp_path {0}/body; proxy_temp_path {0}/proxy; fastcgi_temp_path {0}/fastcgi;
+  uwsgi_temp_path {0}/uwsgi; scgi_temp_path {0}/scgi;
   open_file_cache max=16 inactive=10m; open_file_cache_valid 10m; open_file_cache_errors off;
   server {{ listen 127.0.0.1:{1} backlog=2048 deferred; root {0};
     location /metadata/ {{ etag on; }} }} }}
@@ -81,7 +83,7 @@ def nginx(folder: Path, body: bytes) -> Iterator[Target]:
         each.chmod(0o755)  # as root, its worker is another user
     port = free_port()
     (folder / "nginx.conf").write_text(NGINX.format(folder, port))
-    words = ("nginx", "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log"))
+    words = (_find_nginx(), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log"))
     process = subprocess.Popen(pinned(SERVED, *words))  # noqa: S603
     try:
         wait_for(port)
@@ -92,9 +94,14 @@ def nginx(folder: Path, body: bytes) -> Iterator[Target]:
         process.wait(timeout=10)
 
 
+def _find_nginx() -> str:
+    """Return the path of nginx, which is not in the PATH of every user; or else its name."""
+    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin") or "nginx"
+
+
 def nginx_version() -> str:
     """Return the name and version of nginx, and how it differs from its default settings."""
-    words = ("nginx", "-v")
+    words = (_find_nginx(), "-v")
     printed = subprocess.run(words, capture_output=True, text=True, check=True).stderr  # noqa: S603
     version = _find(r"nginx/([\d.]+)", printed)
     return f"nginx {version} with open_file_cache"
@@ -178,13 +185,18 @@ def install_missing() -> list[str]:
 
     A smoke run installs nothing.
     """
-    missing = [tool for tool in _PACKAGES if shutil.which(tool) is None]
+    missing = _find_missing()
     if missing and shutil.which("apt-get") and os.geteuid() == 0 and not SMOKE:
         wanted = [_PACKAGES[tool] for tool in missing]
         for step in (["update"], ["install", "--yes", "--no-install-recommends", *wanted]):
             command = ("apt-get", "--quiet=2", *step)
             subprocess.run(command, check=False, timeout=150)  # noqa: S603
-    return [tool for tool in _PACKAGES if shutil.which(tool) is None]
+    return _find_missing()
+
+
+def _find_missing() -> list[str]:
+    programs = {tool: _find_nginx() if tool == "nginx" else tool for tool in _PACKAGES}
+    return [tool for tool, program in programs.items() if shutil.which(program) is None]
 
 
 def _find(pattern: str, text: str) -> str:
