@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from servers import cpu_seconds
-from smoke import new_parser, run, sized, skip
+from smoke import new_parser, run, sized, skip_without
 
 AGENT: Final = str(Path(sys.executable).with_name("forewarn-agent"))
 BARE: Final = (sys.executable, "-c", "import http.client, json")
@@ -56,8 +56,8 @@ def main() -> None:
 
 
 def _compare_with_curl(endpoint: str, seconds: int) -> None:
-    if not (shutil.which("curl") and shutil.which("jq")):
-        skip("curl and jq not found; install them and run this again")
+    if missing := [name for name in ("curl", "jq") if shutil.which(name) is None]:
+        skip_without(*missing)
         return
     url = f"{endpoint}/metadata/scheduledevents?api-version=2020-07-01"
     loop = f"while :; do curl -s -H Metadata:true '{url}' | jq -c .Events; sleep 1; done"

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from scale import describe, fill
 from servers import Server, running, scheduled_events
-from smoke import PASSED_ON, new_parser, run, sized, skip
+from smoke import PASSED_ON, new_parser, run, sized, skip_without
 
 CHROMIUM: Final = Path("/usr/bin/chromium-headless-shell")
 VMS: Final = sized(10_000, smoke=100)
@@ -142,7 +142,7 @@ def _await_live(page: Any) -> None:
 
 def _measure_browser(server: Server, seconds: float) -> None:
     if not CHROMIUM.exists():
-        skip("chromium-headless-shell not found; install it and run this again")
+        skip_without("chromium-headless-shell")
         return
     with _browser(server) as page:
         for name, path in PAGES.items():
@@ -167,7 +167,7 @@ def _measure_browser(server: Server, seconds: float) -> None:
 
 def _measure_idle(server: Server, seconds: float) -> None:
     if not CHROMIUM.exists():
-        skip("chromium-headless-shell not found; install it and run this again")
+        skip_without("chromium-headless-shell")
         return
     alone = _busy(server, seconds)
     with _browser(server) as page:

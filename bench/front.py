@@ -17,7 +17,7 @@ from front_polls import measure_callers, measure_sizes
 from front_waits import measure_apply, measure_memory, measure_parked, measure_relay
 from goals import Row
 from loads import ASKING, CORES, install_missing, nginx_version
-from smoke import new_parser, run, sized, skip
+from smoke import new_parser, run, sized, skip_without
 
 MANY: Final = sized(1_000_000, smoke=2_000)
 SECONDS: Final = sized(2.0, smoke=0.2)
@@ -44,7 +44,7 @@ def main() -> None:
     options = parser.parse_args()
     missing = install_missing()
     if missing:
-        skip(f"{' and '.join(missing)} not found; install them and run this again")
+        skip_without(*missing)
         return
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -31,6 +31,11 @@ def new_parser(description: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=description, parents=[_FLAG], allow_abbrev=False)
 
 
+def skip_without(*programs: str) -> None:
+    """Say that a part cannot be measured, because *programs* are not installed."""
+    skip(f"{' and '.join(programs)} not installed; run scripts/test_needs.sh as root")
+
+
 def skip(reason: str) -> None:
     """Say that a part cannot be measured on this machine, and why."""
     print(f"skipped: {reason}", flush=True)

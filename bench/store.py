@@ -4,8 +4,8 @@ A write is what an operation does: an event, its scope's document, a line in the
 the audit, four statements in a transaction that is on the disk before it is acknowledged. The peer
 has its values ready and commits them one by one, with the same durability.
 
-The disks: memory, where a commit costs nothing and only our own time counts; the directory for
-temporary files; and memory again with 5 ms for each fsync, like a good network disk.
+The disks: the directory for temporary files; memory, where a commit costs nothing and only our own
+time counts; and memory again with 5 ms for each fsync, like a good network disk.
 
 Then the same on PostgreSQL, which waits for the disk. Its peer is one connection of psycopg that
 takes the lock row first, as every replica does; and, for information, 32 such connections.
@@ -30,7 +30,7 @@ from time import perf_counter
 import psycopg
 import structlog
 from clusters import durable_cluster
-from smoke import PASSED_ON, new_parser, run, sized
+from smoke import PASSED_ON, new_parser, run, sized, skip, skip_without
 from sqlalchemy import Table
 
 from forewarn.domain.event import Happening, ScheduledEvent
@@ -74,11 +74,12 @@ def main() -> None:
         _measure("fsync of 5 ms", MEMORY)
         return
     print(f"{'disk':<18}{'callers':>8}{'store':>12}{'sqlite3':>12}  ratio", flush=True)
+    _measure("temporary files", None)
     if MEMORY.is_dir():
         _measure("memory", MEMORY)
-    _measure("temporary files", None)
-    if MEMORY.is_dir() and shutil.which("gcc"):
         _measure_with_slow_sync()
+    else:
+        skip(f"{MEMORY} not found")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     _measure_postgresql()
 
@@ -156,6 +157,9 @@ def _rate_of_peers(peers: Sequence[psycopg.Connection], numbers: Iterator[int]) 
 
 
 def _measure_with_slow_sync() -> None:
+    if shutil.which("gcc") is None:
+        skip_without("gcc")
+        return
     with _files(None) as path:
         source, shim = path / "slow_sync.c", path / "slow_sync.so"
         source.write_text(SLOW_SYNC)
