@@ -16,8 +16,8 @@ from statistics import median, quantiles
 from typing import Final
 
 from goals import Row
-from loads import ASKING, SERVED, Pollers, Target, nginx, pinned
-from local_ports import free_port, wait_for
+from loads import ASKING, SERVED, Pollers, Target, nginx, pinned, read_answer
+from local_ports import free_port
 from scale import address_of, describe, fill
 from servers import (
     PROGRAM,
@@ -187,9 +187,10 @@ def _relay(server: Server, folder: Path) -> Iterator[tuple[int, Target]]:
     words = (word for pair in flags.items() for word in pair)
     process = subprocess.Popen(pinned(SERVED, *PROGRAM, "relay", *words))  # noqa: S603
     try:
-        wait_for(port)
+        target = Target(port=port, pids=(process.pid,), headers={"Metadata": "true"})
+        read_answer(target)  # it answers 503 until it has its copy
         time.sleep(_SETTLED_SECONDS)
-        yield process.pid, Target(port=port, pids=(process.pid,), headers={"Metadata": "true"})
+        yield process.pid, target
     finally:
         process.terminate()
         process.wait(timeout=30)

@@ -6,12 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.request import Request, urlopen
 
 from local_ports import free_port, wait_for
 from servers import API_VERSION, children_of, cpu_seconds
@@ -105,6 +107,22 @@ def nginx_version() -> str:
     printed = subprocess.run(words, capture_output=True, text=True, check=True).stderr  # noqa: S603
     version = _find(r"nginx/([\d.]+)", printed)
     return f"nginx {version} with open_file_cache"
+
+
+def read_answer(target: Target) -> bytes:
+    """Return what is served to 127.0.0.1, as soon as it is."""
+    url = f"http://127.0.0.1:{target.port}{target.path}"
+    request = Request(url, headers=dict(target.headers))
+    problem: OSError | None = None
+    for _ in range(600):
+        try:
+            with urlopen(request, timeout=5) as reply:  # noqa: S310
+                content: bytes = reply.read()
+                return content
+        except OSError as error:
+            problem = error
+            time.sleep(0.1)
+    raise SystemExit(f"nothing is served at {url}: {problem}")
 
 
 def drive_with_wrk(target: Target, seconds: float) -> Figures:

@@ -12,7 +12,7 @@ RECIPE = re.search(r"^bench:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(),
 PROGRAMS = re.findall(r"bench/\w+\.py", RECIPE[1] if RECIPE else "")
 INCOMPLETE = 77
 """The exit code of a program that has skipped a part: see `bench/smoke.py`."""
-SECONDS = 180
+SECONDS = 300
 """Most take two to six seconds of a core, the longest thirteen; the machine may be busy."""
 
 
