@@ -4,7 +4,6 @@ The server is as plain as Azure's, so that it is really polled once a second. Be
 takes to import http.client and json, and a loop of curl and jq.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -21,21 +20,25 @@ from pathlib import Path
 from typing import Final
 
 from servers import cpu_seconds
+from smoke import new_parser, run, sized, skip_without
 
 AGENT: Final = str(Path(sys.executable).with_name("forewarn-agent"))
 BARE: Final = (sys.executable, "-c", "import http.client, json")
-RUNS: Final = 25
+RUNS: Final = sized(25, smoke=1)
+SECONDS: Final = sized(30, smoke=1)
 MEMORY_TARGET: Final = 28.0
 CPU_TARGET: Final = 0.3
 ONCE_TARGET: Final = 2.5
-WARM_UP_SECONDS: Final = 3
+WARM_UP_SECONDS: Final = sized(3.0, smoke=0.5)
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
     """Print the figures beside their targets."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=30, help="how long to watch each poller")
+    parser = new_parser(__doc__)
+    parser.add_argument(
+        "--seconds", type=int, default=SECONDS, help="how long to watch each poller"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, _metadata() as endpoint:
         file = Path(folder) / "agent.toml"
@@ -53,8 +56,8 @@ def main() -> None:
 
 
 def _compare_with_curl(endpoint: str, seconds: int) -> None:
-    if not (shutil.which("curl") and shutil.which("jq")):
-        print("curl and jq, which do the same in a loop, are not here: not compared")
+    if missing := [name for name in ("curl", "jq") if shutil.which(name) is None]:
+        skip_without(*missing)
         return
     url = f"{endpoint}/metadata/scheduledevents?api-version=2020-07-01"
     loop = f"while :; do curl -s -H Metadata:true '{url}' | jq -c .Events; sleep 1; done"
@@ -133,4 +136,4 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

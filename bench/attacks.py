@@ -8,7 +8,6 @@ send faster than the server takes, without keeping the neighbour's own process w
 server and the neighbour run in real time, ahead of whatever else keeps the machine busy.
 """
 
-import argparse
 import contextlib
 import os
 import re
@@ -25,15 +24,20 @@ from pathlib import Path
 from typing import Final
 
 from local_ports import free_port, wait_for
+from smoke import PASSED_ON, new_parser, run, sized
 
 GREEDY: Final = "127.0.0.66"
 NEIGHBOUR: Final = "127.0.0.77"
 PAUSE: Final = 0.005
-SLICES: Final = 3
+SLICES: Final = sized(3, smoke=1)
+SECONDS: Final = sized(30.0, smoke=0.1)
+WARM_UP_SECONDS: Final = sized(2.0, smoke=0.2)
+STARTING_SECONDS: Final = sized(0.5, smoke=0.3)
+SETTLING_SECONDS: Final = sized(0.5, smoke=0.05)
 SHARE: Final = 0.5
 FILES: Final = 1024
 TARGET: Final = 3.0
-MEMORY_SECONDS: Final = 60.0
+MEMORY_SECONDS: Final = sized(60.0, smoke=2.0)
 SILENT: Final = 1_010
 FLEET: Final = f"""
 [[virtual_machine]]
@@ -53,8 +57,8 @@ REFUSED: Final = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Le
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30, help="how long each attack lasts")
+    parser = new_parser(__doc__)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each attack lasts")
     parser.add_argument("--only", choices=ATTACKS, action="append", help="only these attacks")
     parser.add_argument("--attack", choices=ATTACKS, help="only attack; needs --port")
     parser.add_argument("--port", type=int)
@@ -63,7 +67,7 @@ def main() -> None:
         ATTACKS[options.attack](options.port, time.monotonic() + options.seconds)
         return
     with tempfile.TemporaryDirectory() as folder, _server(Path(folder)) as (pid, ports):
-        _Slice(pid, ports["metadata"]).measure(2)  # what is done once is done now
+        _Slice(pid, ports["metadata"]).measure(WARM_UP_SECONDS)
         start = _memory(pid)
         print(
             f"{'neighbor p99':<24}{'quiet':>9}{'attacked':>9}{'ratio':>7}{'memory':>10}"
@@ -83,7 +87,7 @@ def _compare(name: str, pid: int, ports: Mapping[str, int], seconds: float) -> N
         port = ports["control" if name.startswith("control") else "metadata"]
         with _attack(name, port, seconds / SLICES):
             attacked.measure(seconds / SLICES)
-        time.sleep(0.5)
+        time.sleep(SETTLING_SECONDS)
     ratio = attacked.p99() / quiet.p99()
     print(
         f"{name:<24}{quiet.p99():>7.2f}ms{attacked.p99():>7.2f}ms{ratio:>7.1f}"
@@ -213,20 +217,17 @@ ATTACKS: Final[Mapping[str, Callable[[int, float], None]]] = {
 
 @contextlib.contextmanager
 def _attack(name: str, port: int, seconds: float) -> Iterator[None]:
-    arguments = ("--attack", name, "--port", str(port), "--seconds", str(seconds + 1))
+    arguments = ("--attack", name, "--port", str(port), "--seconds", str(seconds + 1), *PASSED_ON)
     command = ("chrt", "--other", "0", sys.executable, __file__, *arguments)
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603
     try:
-        time.sleep(0.5)
+        time.sleep(STARTING_SECONDS)
         yield
+        if process.poll():
+            raise SystemExit(f"the attack {name!r} has failed")
     finally:
         process.terminate()
         process.wait(timeout=30)
-
-
-def _first() -> tuple[str, ...]:
-    """Return what to start a command with that is to run ahead of all others, if we may."""
-    return ("chrt", "--rr", "1") if os.geteuid() == 0 else ()
 
 
 @contextlib.contextmanager
@@ -234,7 +235,7 @@ def _server(folder: Path) -> Iterator[tuple[int, Mapping[str, int]]]:
     ports = {"metadata": free_port(), "control": free_port()}
     (folder / "fleet.toml").write_text(FLEET)
     cores = sorted(os.sched_getaffinity(0))
-    command = [*_first(), sys.executable, "-c", "from forewarn.cli import main; main()", "serve"]
+    command = [sys.executable, "-c", "from forewarn.cli import main; main()", "serve"]
     for name, port in ports.items():
         command += [f"--{name}", f"127.0.0.1:{port}"]
     command += ["--state-dir", str(folder), "--database", f"sqlite:///{folder}/forewarn.db"]
@@ -246,8 +247,9 @@ def _server(folder: Path) -> Iterator[tuple[int, Mapping[str, int]]]:
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
         os.sched_setaffinity(process.pid, cores[:1])
         os.sched_setaffinity(0, cores[-1:])
-        with contextlib.suppress(PermissionError):
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        with contextlib.suppress(PermissionError):  # root in a container may not either
+            for pid in (process.pid, 0):
+                os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
         for port in ports.values():
             wait_for(port)
         yield process.pid, ports
@@ -257,4 +259,4 @@ def _server(folder: Path) -> Iterator[tuple[int, Mapping[str, int]]]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from smoke import new_parser, run, sized
+
 from forewarn.environment import environment_with
 from forewarn.testing import Emulator
 
 FOREWARN: Final = str(Path(sys.executable).with_name("forewarn"))
-RUNS: Final = 15
+RUNS: Final = sized(15, smoke=1)
 QUICK: Final = 0.15
 ASKING: Final = 0.25
 COMPLETING: Final = {
@@ -24,6 +26,7 @@ COMPLETING: Final = {
 
 def main() -> None:
     """Print the figures beside their targets."""
+    new_parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder, Emulator() as emulator:
         name = emulator.vm("web-0").name
         server = {
@@ -62,4 +65,4 @@ def _cpu_once(command: Sequence[str], variables: Mapping[str, str]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from smoke import skip
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -16,11 +17,11 @@ __all__ = ["Cluster", "durable_cluster"]
 
 @contextmanager
 def durable_cluster() -> Iterator[Cluster | None]:
-    """Run a server that loses nothing; None, after a line that says so, if none is installed."""
+    """Run a server that loses nothing; None, and the part is skipped, if none is installed."""
     settings = {"fsync": "on", "full_page_writes": "on", "max_wal_size": "4GB"}
     try:
         with run_cluster(**settings) as cluster:
             yield cluster
     except pytest.skip.Exception as reason:
-        print(f"skipped: {reason}")
+        skip(str(reason))
         yield None

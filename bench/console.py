@@ -7,7 +7,6 @@ These fifty are sockets in a process of their own, which do what console.js does
 server and the one who polls run in real time then, ahead of whatever else keeps the machine busy.
 """
 
-import argparse
 import asyncio
 import os
 import random
@@ -19,22 +18,25 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from scale import describe, fill
 from servers import Server, running, scheduled_events
+from smoke import PASSED_ON, new_parser, run, sized, skip_without
 
 CHROMIUM: Final = Path("/usr/bin/chromium-headless-shell")
-VMS: Final = 10_000
-EVENTS: Final = 500
-STARTED: Final = 100
-CONSOLES: Final = 50
-WINDOWS: Final = 10
+VMS: Final = sized(10_000, smoke=100)
+EVENTS: Final = sized(500, smoke=10)
+STARTED: Final = sized(100, smoke=2)
+CONSOLES: Final = sized(50, smoke=4)
+WINDOWS: Final = sized(10, smoke=2)
 PAGES: Final = {"Now": "/", "Fleet": "/fleet"}
-LOADS: Final = 5
-SLICES: Final = 5
+LOADS: Final = sized(5, smoke=1)
+SLICES: Final = sized(5, smoke=1)
+SECONDS: Final = sized(30.0, smoke=0.5)
+SETTLING_SECONDS: Final = sized(2.0, smoke=0.1)
 POLL_PAUSE: Final = 0.005
 BEAT_GAP: Final = 0.7
 BEAT_CHANCE: Final = 0.25
@@ -44,7 +46,7 @@ TASK_TARGET: Final = 200
 IDLE_TARGET: Final = 1.0
 POLLS_TARGET: Final = 1.25
 VM: Final = "vm-0000017"
-CHANGED: Final = "vm-0009990"
+CHANGED: Final = f"vm-{VMS - 10:07}"
 WATCH_TASKS: Final = """
 window.tasks = [];
 new PerformanceObserver((list) => {
@@ -60,8 +62,8 @@ new Promise((done) => new PerformanceObserver((list) => {
 
 def main() -> None:
     """Print the figures beside their targets."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30, help="how long each part takes")
+    parser = new_parser(__doc__)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each part takes")
     parser.add_argument("--only", choices=("browser", "idle", "polls"), help="only this part")
     parser.add_argument("--follow", type=int, help="only be consoles of the server at this port")
     parser.add_argument("--token", type=Path, help="the file with the token of these consoles")
@@ -140,7 +142,7 @@ def _await_live(page: Any) -> None:
 
 def _measure_browser(server: Server, seconds: float) -> None:
     if not CHROMIUM.exists():
-        print("skipped: chromium-headless-shell not found; install it and run this again")
+        skip_without("chromium-headless-shell")
         return
     with _browser(server) as page:
         for name, path in PAGES.items():
@@ -165,14 +167,14 @@ def _measure_browser(server: Server, seconds: float) -> None:
 
 def _measure_idle(server: Server, seconds: float) -> None:
     if not CHROMIUM.exists():
-        print("skipped: chromium-headless-shell not found; install it and run this again")
+        skip_without("chromium-headless-shell")
         return
     alone = _busy(server, seconds)
     with _browser(server) as page:
         for name, path in PAGES.items():
             page.goto(f"http://127.0.0.1:{server.control_port}{path}")
             _await_live(page)
-            page.wait_for_timeout(2000)
+            page.wait_for_timeout(SETTLING_SECONDS * 1000)
             shown = _busy(server, seconds)
             print(
                 f"an idle browser on {name}: {shown - alone:.2f} % of a core"
@@ -195,10 +197,10 @@ def _measure_polls(server: Server, seconds: float) -> None:
     quiet: list[float] = []
     watched: list[float] = []
     pages = 0
-    if os.geteuid() == 0:
+    with suppress(PermissionError):  # root in a container may not either
         _prefer(server)
     with _changing(server):
-        _poll(server, 2)  # what is done once is done now
+        _poll(server, SETTLING_SECONDS)  # what is done once is done now
         for _ in range(SLICES):
             quiet += _poll(server, seconds / SLICES)
             with _consoles(server) as consoles:
@@ -242,7 +244,7 @@ def _poll(server: Server, seconds: float) -> list[float]:
 def _consoles(server: Server) -> Iterator["subprocess.Popen[str]"]:
     """Run consoles, which say how many pages they got when their input ends."""
     port, token = str(server.control_port), str(server.folder / "admin.token")
-    command = [sys.executable, __file__, "--follow", port, "--token", token]
+    command = [sys.executable, __file__, "--follow", port, "--token", token, *PASSED_ON]
     with subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -361,4 +363,4 @@ def _find_digest(body: bytes) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

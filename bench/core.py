@@ -12,6 +12,8 @@ from itertools import count
 from statistics import median
 from time import perf_counter
 
+from smoke import new_parser, run, sized
+
 from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.amending import build_topology
 from forewarn.domain.decisions import decide
@@ -27,9 +29,13 @@ from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType, ev
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ID = event_id("602D9444-D2CD-49C7-8624-8643E7171297")
 UPDATE_DOMAINS = 5
+SET_SIZE = 20
+SMALL, LARGE = sized((50, 500), smoke=(2, 20))
+SECONDS = sized(0.2, smoke=0.01)
 
 
 def main() -> None:
+    new_parser(__doc__).parse_args()
     document = Document(document_incarnation=7, events=tuple(_event(i) for i in range(3)))
     body = encode_document(document, NEWEST)
     content = json.loads(body)
@@ -50,15 +56,15 @@ def main() -> None:
         lambda: decode_start_requests(post),
         lambda: json.loads(post),
     )
-    small, large = _fleet(50), _fleet(500)
+    small, large = _fleet(SMALL), _fleet(LARGE)
     _row(
-        "plan 10,000 VMs | 1,000 VMs",
+        f"plan {LARGE * SET_SIZE:,} VMs | {SMALL * SET_SIZE:,} VMs",
         lambda: _plan(_everything(large), large),
         lambda: _plan(_everything(small), small),
     )
     busy, calm = _under_way(large), _under_way(small)
     _row(
-        "decide on 500 scopes under way | 50 scopes",
+        f"decide on {LARGE} scopes under way | {SMALL} scopes",
         lambda: decide(busy, NOW),
         lambda: decide(calm, NOW),
     )
@@ -78,7 +84,7 @@ def _row(what: str, run: Callable[[], object], peer: Callable[[], object]) -> No
 def _time(run: Callable[[], object]) -> float:
     gc.collect()
     repeats, start = 0, perf_counter()
-    while perf_counter() - start < 0.2:
+    while perf_counter() - start < SECONDS:
         run()
         repeats += 1
     return (perf_counter() - start) / repeats
@@ -110,7 +116,7 @@ def _fleet(scopes: int) -> Topology:
             update_domain=i % UPDATE_DOMAINS,
         )
         for one in sets
-        for i in range(20)
+        for i in range(SET_SIZE)
     ]
     return build_topology(scopes=sets, virtual_machines=vms)
 
@@ -132,4 +138,4 @@ def _under_way(topology: Topology) -> Snapshot:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

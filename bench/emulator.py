@@ -5,6 +5,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from smoke import new_parser, run, sized
+
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.files.fleet import read_fleet
 from forewarn.operations.maintenances import start_maintenance
@@ -13,11 +15,11 @@ from forewarn.testing import Emulator
 from forewarn.testing.engine import start_engine
 from forewarn.testing.handles import EmulatedClock
 
-EMULATORS: Final = 200
+EMULATORS: Final = sized(200, smoke=3)
 READY_TARGET: Final = 0.05
 SETS: Final = 5
-VMS: Final = 100
-WEEKS: Final = 52
+VMS: Final = sized(100, smoke=10)
+WEEKS: Final = sized(52, smoke=1)
 YEAR_TARGET: Final = 10.0
 
 
@@ -60,6 +62,7 @@ def live_through_a_year() -> tuple[float, int]:
 
 def main() -> None:
     """Print the figures beside their targets."""
+    new_parser(__doc__).parse_args()
     first = measure_start()
     starts = sorted(measure_start() for _ in range(EMULATORS))
     print(
@@ -75,4 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from local_ports import free_port, wait_for
+from smoke import new_parser, run, sized
 
-VMS: Final = 100_000
+VMS: Final = sized(100_000, smoke=1_000)
 SET_SIZE: Final = 100
 CONNECTIONS: Final = 25
 PAUSE: Final = 0.05
 SECONDS_TARGET: Final = 30.0
 P99_TARGET: Final = 25.0
-IDLE_SECONDS: Final = 3.0
+IDLE_SECONDS: Final = sized(3.0, smoke=0.3)
 TOKEN: Final = "bench-bench-bench-bench"  # noqa: S105
 POLL: Final = (
     b"GET /vm/first-%d/metadata/scheduledevents?api-version=2020-07-01 HTTP/1.1\r\n"
@@ -36,13 +37,14 @@ POLL: Final = (
 
 
 def main() -> None:
+    new_parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder, _server(Path(folder)) as (metadata, control):
         first = [{"name": f"first-{number}"} for number in range(CONNECTIONS)]
         _apply(control, {"virtual_machine": first})
         idle = asyncio.run(_poll_during(metadata, partial(time.sleep, IDLE_SECONDS)))
         print(f"{'':<22}{'seconds':>8}{'polls':>8}{'p50':>9}{'p99':>9}{'worst':>9}")
         _report("idle", IDLE_SECONDS, idle)
-        for what, zone in (("100,000 added", "1"), ("100,000 changed", "2")):
+        for what, zone in ((f"{VMS:,} added", "1"), (f"{VMS:,} changed", "2")):
             body = _describe(zone)
             began = time.perf_counter()
             times = asyncio.run(_poll_during(metadata, partial(_send, control, body)))
@@ -147,4 +149,4 @@ def _server(folder: Path) -> Iterator[tuple[int, int]]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

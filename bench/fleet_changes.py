@@ -6,7 +6,6 @@ serves the machine, how long somebody else waits for the lock that whoever write
 other writes take meanwhile, at each replica. `--whole` takes the size of the targets.
 """
 
-import argparse
 import tempfile
 import threading
 import time
@@ -21,8 +20,9 @@ import psycopg
 from clusters import durable_cluster
 from scale import DEFAULT, SCOPE_SIZE, VM, WHOLE, describe, fill
 from servers import Server, running, scheduled_events, wait_until
+from smoke import new_parser, run, sized
 
-ROUNDS: Final = 5
+ROUNDS: Final = sized(5, smoke=1)
 SECONDS: Final = 120.0
 PAUSE_SECONDS: Final = 0.05
 ANSWER_TARGET: Final = 2.0
@@ -45,7 +45,7 @@ class Figures:
 
 def main() -> None:
     """Print the figures beside their targets."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--whole", action="store_true", help="measure at the size of the targets")
     parser.add_argument("--vms", type=int, help="how many virtual machines the fleet has")
     parser.add_argument("--only", choices=("sqlite", "postgresql"), help="only this engine")
@@ -172,4 +172,4 @@ def _print(title: str, figures: Figures) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

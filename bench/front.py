@@ -6,7 +6,6 @@ poll is what the processes were charged, the kernel's part included. `--markdown
 into a page of docs/.
 """
 
-import argparse
 import os
 import platform
 import resource
@@ -17,9 +16,11 @@ from typing import Final
 from front_polls import measure_callers, measure_sizes
 from front_waits import measure_apply, measure_memory, measure_parked, measure_relay
 from goals import Row
-from loads import ASKING, CORES, install_missing
+from loads import ASKING, CORES, install_missing, nginx_version
+from smoke import new_parser, run, sized, skip_without
 
-MANY: Final = 1_000_000
+MANY: Final = sized(1_000_000, smoke=2_000)
+SECONDS: Final = sized(2.0, smoke=0.2)
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 Measure = Callable[[float, int], Iterator[Row]]
@@ -35,19 +36,20 @@ PARTS: Final[Mapping[str, Measure]] = {
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS), help="these rows")
-    parser.add_argument("--seconds", type=float, default=2, help="how long each slice takes")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each slice takes")
     parser.add_argument("--vms", type=int, default=MANY, help="how many VMs the large fleet has")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the table in this page")
     options = parser.parse_args()
     missing = install_missing()
     if missing:
-        print(f"skipped: {' and '.join(missing)} not found; install them and run this again")
+        skip_without(*missing)
         return
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     os.sched_setaffinity(0, {ASKING})
+    print(_machine(), flush=True)
     rows = []
     for part in options.only:
         for row in PARTS[part](options.seconds, options.vms):
@@ -76,9 +78,9 @@ def _machine() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
     release, _, _ = platform.release().partition("-")
-    system = f"Linux {release}, Python {platform.python_version()}"
+    system = f"Linux {release}, Python {platform.python_version()}, {nginx_version()}"
     return f"Measured on {len(CORES)} cores of {model or platform.machine()}, {system}."
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

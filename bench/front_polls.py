@@ -2,7 +2,6 @@
 
 import hmac
 import tempfile
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import Final
-from urllib.request import Request, urlopen
 
 from goals import Row
 from loads import (
@@ -24,19 +22,21 @@ from loads import (
     drive_with_wrk,
     nginx,
     pinned,
+    read_answer,
 )
 from scale import address_of, describe, fill
-from servers import Server, running, scheduled_events
+from servers import START_SECONDS, Server, running, scheduled_events, wait_until
+from smoke import sized
 
 from forewarn.domain.topology import Topology
 
-RUNS: Final = 5
+RUNS: Final = sized(5, smoke=1)
 VM: Final = "vm-0000017"
 VM_ID: Final = "602d9444-d2cd-49c7-8624-000000000011"
 SECRET: Final = "of the proxy"  # noqa: S105 - of a server that lives for seconds
 SOURCES: Final = tuple(f"127.0.0.{number}" for number in range(1, 17))
 """One would run out of ports: each connection that a client has closed keeps its own a minute."""
-ADDRESSES: Final = 5_000
+ADDRESSES: Final = sized(5_000, smoke=100)
 FEW: Final = 10
 KEPT_GOAL: Final = 0.7
 EACH_GOAL: Final = 1.0
@@ -52,9 +52,9 @@ def measure_callers(seconds: float, _: int) -> Iterator[Row]:
         targets = {
             caller: stack.enter_context(_served(folder / caller, caller)) for caller in CALLERS
         }
-        body = _read(targets["address"])
+        body = read_answer(targets["address"])
         targets["nginx"] = stack.enter_context(nginx(folder / "nginx", body))
-        if len({len(_read(target)) for target in targets.values()}) > 1:
+        if len({len(read_answer(target)) for target in targets.values()}) > 1:
             raise SystemExit("not all of them serve as many bytes")
         print(f"{len(body)} bytes; µs of CPU per poll, and polls per second", flush=True)
         by_itself = partial(_drive_from, "each", SOURCES)
@@ -172,25 +172,9 @@ def _served(folder: Path, known_by: str) -> Iterator[Target]:
             path=caller.path,
             headers={"Metadata": "true", **caller.headers},
         )
-        _read(target)
+        wait_until(server.is_ready, "it does not start", START_SECONDS, pause=0.05)
         server.create("Reboot", VM, not_before="2h")
         yield target
-
-
-def _read(target: Target) -> bytes:
-    """Return what is served, as soon as it is."""
-    url = f"http://127.0.0.1:{target.port}{target.path}"
-    request = Request(url, headers=dict(target.headers))
-    problem: OSError | None = None
-    for _ in range(100):
-        try:
-            with urlopen(request, timeout=5) as reply:  # noqa: S310
-                content: bytes = reply.read()
-                return content
-        except OSError as error:
-            problem = error
-            time.sleep(0.1)
-    raise SystemExit(f"nothing is served at {url}: {problem}")
 
 
 # --- in fleets of two sizes ----------------------------------------------------------------------

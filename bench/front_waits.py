@@ -16,8 +16,8 @@ from statistics import median, quantiles
 from typing import Final
 
 from goals import Row
-from loads import ASKING, SERVED, Pollers, Target, nginx, pinned
-from local_ports import free_port, wait_for
+from loads import ASKING, SERVED, Pollers, Target, nginx, pinned, read_answer
+from local_ports import free_port
 from scale import address_of, describe, fill
 from servers import (
     PROGRAM,
@@ -29,23 +29,24 @@ from servers import (
     scheduled_events,
     wait_until,
 )
+from smoke import sized
 
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Host, Topology
 
-ROUNDS: Final = 5
-APPLIES: Final = 3
-PARKED: Final = 10_000
-APPLIED: Final = 100_000
+ROUNDS: Final = sized(5, smoke=1)
+APPLIES: Final = sized(3, smoke=1)
+PARKED: Final = sized(10_000, smoke=100)
+APPLIED: Final = sized(100_000, smoke=1_000)
 MEMORY_GOAL: Final = 1024
 APPLY_GOAL: Final = 1.5
 PARKED_GOAL: Final = 250
 GUESTS: Final = 50
 RELAY_HOST: Final = "kvm-1"
-RELAY_SECONDS: Final = 30.0
+RELAY_SECONDS: Final = sized(30.0, smoke=0.3)
 RELAY_MEMORY_GOAL: Final = 40
 RELAY_CPU_GOAL: Final = 0.5
-_SETTLED_SECONDS: Final = 3.0
+_SETTLED_SECONDS: Final = sized(3.0, smoke=0.0)
 """Until a process does no more than it will go on doing."""
 FRONT_SECONDS: Final = 300.0
 VM: Final = "vm-0000001"
@@ -186,9 +187,10 @@ def _relay(server: Server, folder: Path) -> Iterator[tuple[int, Target]]:
     words = (word for pair in flags.items() for word in pair)
     process = subprocess.Popen(pinned(SERVED, *PROGRAM, "relay", *words))  # noqa: S603
     try:
-        wait_for(port)
+        target = Target(port=port, pids=(process.pid,), headers={"Metadata": "true"})
+        read_answer(target)  # it answers 503 until it has its copy
         time.sleep(_SETTLED_SECONDS)
-        yield process.pid, Target(port=port, pids=(process.pid,), headers={"Metadata": "true"})
+        yield process.pid, target
     finally:
         process.terminate()
         process.wait(timeout=30)

@@ -14,4 +14,4 @@ class Row:
 
     def __str__(self) -> str:
         verdict = "" if self.met else "  MISSED"
-        return f"{self.what:<56}{self.goal:<30}{self.measured}{verdict}"
+        return f"{self.what:<60}{self.goal:<35}{self.measured}{verdict}"

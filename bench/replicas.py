@@ -9,7 +9,6 @@ A leader is killed with kill -9, and a virtual machine approves at another repli
 until that replica shows the event as started, which only a new leader can do.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -24,12 +23,13 @@ from typing import Any, Final, TypeAlias
 import psycopg
 from clusters import durable_cluster
 from servers import Server, running, scheduled_events, wait_until
+from smoke import new_parser, run, sized
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
 REPLICAS: Final = 3
-COMMITS: Final = 300
-KILLS: Final = 5
+COMMITS: Final = sized(300, smoke=4)
+KILLS: Final = sized(5, smoke=1)
 P99_TARGET: Final = 100.0
 TAKEOVER_TARGET: Final = 5.0
 SECONDS: Final = 60.0
@@ -45,7 +45,7 @@ WHERE expires_at > extract(epoch FROM clock_timestamp()) * 1000000
 
 def main() -> None:
     """Print the figures beside their targets."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--commits", type=int, default=COMMITS)
     parser.add_argument("--kills", type=int, default=KILLS)
     options = parser.parse_args()
@@ -187,4 +187,4 @@ def _is_started(server: Server) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from smoke import new_parser, run, sized
+
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceOrder
@@ -26,7 +28,7 @@ from forewarn.protocol.vocabulary import EventType
 from forewarn.testing.engine import Engine, start_engine
 from forewarn.testing.handles import EmulatedClock
 
-SETS: Final = 500
+SETS: Final = sized(500, smoke=5)
 UPDATE_DOMAINS: Final = 5
 SET_SIZE: Final = 20
 FAILING_EVERY: Final = 50
@@ -48,6 +50,7 @@ COURSES: Final = {
 
 def main() -> None:
     """Print the figures beside their targets."""
+    new_parser(__doc__).parse_args()
     for name, course in COURSES.items():
         engine = start_engine({"executor": "simulated"}, read_fleet(_describe_fleet()), START)
         try:
@@ -179,4 +182,4 @@ def _left_out(report: MaintenanceReport) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

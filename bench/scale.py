@@ -6,7 +6,6 @@ that, Maintenances are walked in virtual time over fleets of three sizes; the co
 machine should be nearly the same. `--whole` takes the sizes of the targets; the default does not.
 """
 
-import argparse
 import gc
 import tempfile
 import time
@@ -20,6 +19,7 @@ from typing import Final
 
 from clusters import durable_cluster
 from servers import Server, running, scheduled_events, wait_until
+from smoke import new_parser, run, sized
 
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOrder
@@ -41,15 +41,15 @@ from forewarn.testing.handles import EmulatedClock
 
 SCOPE_SIZE: Final = 50
 HOST_SIZE: Final = 20
-SMALL: Final = 1_000
-DEFAULT: Final = 100_000
+SMALL: Final = sized(1_000, smoke=50)
+DEFAULT: Final = sized(100_000, smoke=200)
 WHOLE: Final = 1_000_000
-CYCLES: Final = 60
-ROUNDS: Final = 5
+CYCLES: Final = sized(60, smoke=2)
+ROUNDS: Final = sized(5, smoke=1)
 START_TARGET: Final = 30.0
 MEMORY_TARGET: Final = 1024
 CYCLE_TARGET: Final = 1.2
-WALKS: Final = (1_000, 10_000)
+WALKS: Final = sized((1_000, 10_000), smoke=(40, 80))
 WHOLE_WALKS: Final = (1_000, 10_000, 50_000)
 WALK_TARGET: Final = 2.0
 WALK_SET: Final = 20
@@ -60,7 +60,7 @@ VM: Final = "vm-0000017"
 
 def main() -> None:
     """Print the figures beside their targets."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--whole", action="store_true", help="measure at the sizes of the targets")
     parser.add_argument("--vms", type=int, help="how many virtual machines the large fleet has")
     parser.add_argument("--only", choices=("sqlite", "postgresql", "walk"), help="only this part")
@@ -249,4 +249,4 @@ def _describe_sets(sets: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

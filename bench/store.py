@@ -4,8 +4,8 @@ A write is what an operation does: an event, its scope's document, a line in the
 the audit, four statements in a transaction that is on the disk before it is acknowledged. The peer
 has its values ready and commits them one by one, with the same durability.
 
-The disks: memory, where a commit costs nothing and only our own time counts; the directory for
-temporary files; and memory again with 5 ms for each fsync, like a good network disk.
+The disks: the directory for temporary files; memory, where a commit costs nothing and only our own
+time counts; and memory again with 5 ms for each fsync, like a good network disk.
 
 Then the same on PostgreSQL, which waits for the disk. Its peer is one connection of psycopg that
 takes the lock row first, as every replica does; and, for information, 32 such connections.
@@ -30,6 +30,7 @@ from time import perf_counter
 import psycopg
 import structlog
 from clusters import durable_cluster
+from smoke import PASSED_ON, new_parser, run, sized, skip, skip_without
 from sqlalchemy import Table
 
 from forewarn.domain.event import Happening, ScheduledEvent
@@ -47,11 +48,11 @@ from forewarn.storage.tables import audit, documents, events, ledger
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 MICROSECONDS = 1_767_600_000_000_000
-CALLERS = 32
-RUNS = 5
-SECONDS = 0.5
+CALLERS = sized(32, smoke=4)
+RUNS = sized(5, smoke=1)
+SECONDS = sized(0.5, smoke=0.05)
 RATIO_TARGET = 0.5
-WARM_UP = 500
+WARM_UP = sized(500, smoke=10)
 MEMORY = Path("/dev/shm")  # noqa: S108 - the point is that it is no disk
 
 SLOW_SYNC = """
@@ -67,15 +68,18 @@ int fdatasync(int file) { (void)file; return slow(); }
 
 
 def main() -> None:
-    if sys.argv[1:] == ["slow"]:
+    parser = new_parser(__doc__)
+    parser.add_argument("--slow-sync", action="store_true", help="only measure that disk")
+    if parser.parse_args().slow_sync:
         _measure("fsync of 5 ms", MEMORY)
         return
     print(f"{'disk':<18}{'callers':>8}{'store':>12}{'sqlite3':>12}  ratio", flush=True)
+    _measure("temporary files", None)
     if MEMORY.is_dir():
         _measure("memory", MEMORY)
-    _measure("temporary files", None)
-    if MEMORY.is_dir() and shutil.which("gcc"):
         _measure_with_slow_sync()
+    else:
+        skip(f"{MEMORY} not found")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     _measure_postgresql()
 
@@ -153,13 +157,16 @@ def _rate_of_peers(peers: Sequence[psycopg.Connection], numbers: Iterator[int]) 
 
 
 def _measure_with_slow_sync() -> None:
+    if shutil.which("gcc") is None:
+        skip_without("gcc")
+        return
     with _files(None) as path:
         source, shim = path / "slow_sync.c", path / "slow_sync.so"
         source.write_text(SLOW_SYNC)
         compile_shim = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(shim), str(source)]
         subprocess.run(compile_shim, check=True)  # noqa: S603
-        measure = ["env", f"LD_PRELOAD={shim}", sys.executable, __file__, "slow"]
-        subprocess.run(measure, check=True)  # noqa: S603
+        measure = ["env", f"LD_PRELOAD={shim}", sys.executable, __file__, "--slow-sync"]
+        subprocess.run([*measure, *PASSED_ON], check=True)  # noqa: S603
 
 
 @contextmanager
@@ -277,4 +284,4 @@ def _rows(number: int) -> Iterator[tuple[Table, tuple[object, ...]]]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

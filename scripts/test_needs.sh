@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install the programs that tests/browser, tests/cli, tests/conformance, tests/contrib, tests/discovery, tests/e2e, tests/examples, tests/executors,
-# tests/gates, tests/hooks and tests/sdk run. Packages need root and Debian; the rest goes into .venv. What is there already is left alone.
+# Install the programs that tests/bench, tests/browser, tests/cli, tests/conformance, tests/contrib, tests/discovery, tests/e2e, tests/examples,
+# tests/executors, tests/gates, tests/hooks and tests/sdk run. Packages need root and Debian; the rest goes into .venv. What is there already is left alone.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ packages="busybox chromium-headless-shell curl default-jdk-headless dnsmasq-base
 libc6-dev libmono-system-net-http4.0-cil libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil libvirt-clients libvirt-daemon libvirt-dev
 mono-mcs mono-runtime nftables nginx nodejs openssh-server openssl patroni pkg-config postgresql procps python3 python3-dev shellcheck slurm-client
 slurmctld slurmd socat systemd util-linux
-zsh"
+wrk zsh"
 clients=.venv/clients
 uv=$(command -v uv || echo .venv/bin/uv)
 
