@@ -17,7 +17,7 @@ from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 from forewarn.agent.state import StateFile
 from forewarn.agent.vocabulary import HookOutcome, HookPhase
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture

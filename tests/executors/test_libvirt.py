@@ -386,7 +386,7 @@ def test_libvirt_that_hangs_holds_up_only_its_own_host(
     os.kill(steward_of(tmp_path), signal.SIGKILL)
     (tmp_path / "impacts" / EVENT.event_id / "web-0.ended").touch()
 
-    assert took < 0.5
+    assert took < 20, "it does not wait for the one that hangs"
     assert other.status is ImpactStatus.DONE
     assert hung.status is ImpactStatus.RUNNING
 
