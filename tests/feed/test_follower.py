@@ -5,7 +5,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from itertools import pairwise
+from operator import contains
 from pathlib import Path
 from time import monotonic, sleep
 from urllib.parse import parse_qs, urlsplit
@@ -36,6 +38,7 @@ from forewarn.feed.frames import (
 )
 from forewarn.feed.hub import SHOWN_SECONDS
 from forewarn.feed.mirror import Mirror
+from forewarn.feed.notes import SELDOM
 from forewarn.feed.remote_verbs import RemoteVerbs
 from forewarn.feed.upstream import PATIENCE, Upstream
 from forewarn.metadata.board import Board
@@ -94,7 +97,7 @@ def test_machine_that_waits_at_a_relay_is_answered_when_its_document_changes(
     timer = threading.Timer(0.2, lambda: center.publish(WEB, 2))
     timer.start()
 
-    headers = {"If-None-Match": "1", "Prefer": "wait=8"}
+    headers = {"If-None-Match": "1", "Prefer": f"wait={TIMEOUT:.0f}"}
     status, answered, _ = relay.ask("a", **headers)
 
     timer.join(TIMEOUT)
@@ -165,8 +168,10 @@ def test_relay_converges_after_the_server_was_away(center: Center, relay: Front)
         wait_until(lambda: relay.follower.is_current, "the relay to be told all")
 
     assert relay.incarnation("a") == 7
-    told = [line["event"] for line in logs if line["event"].startswith("feed_")]
-    assert told == ["feed_lost", "feed_followed"], "told once each"
+    told = [line for line in logs if line["event"].startswith("feed_")]
+    lost = [line["error"] for line in told if line["event"] == "feed_lost"]
+    assert len(lost) == len(set(lost)), "each trouble is told once"
+    assert [line["event"] for line in told] == [*["feed_lost"] * len(lost), "feed_followed"]
 
 
 def test_relay_resumes_where_it_was_when_only_the_connection_breaks(center: Center) -> None:
@@ -196,8 +201,8 @@ def test_relay_gives_a_silent_connection_up() -> None:
         thread.start()
         connection, _ = silent.accept()
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        connection.sendall(head + b"%x\r\n" % len(hello) + hello + b"\r\n")
         began = monotonic()
+        connection.sendall(head + b"%x\r\n" % len(hello) + hello + b"\r\n")
         again, _ = silent.accept()
         took = monotonic() - began
         follower.stop()
@@ -301,7 +306,7 @@ def test_machine_that_asks_for_much_leaves_room_for_others() -> None:
         verbs.close()
 
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        listener.settimeout(2)
+        listener.settimeout(TIMEOUT)
         upstream = Upstream(url=f"http://127.0.0.1:{listener.getsockname()[1]}", token=lambda: "x")
         asyncio.run(ask(upstream, listener))
 
@@ -378,6 +383,7 @@ def test_incarnations_never_go_back(center: Center, relay: Front) -> None:
     center.publish(WEB, 9)
     relay.await_machine("a", 9)
     center.stop()
+    wait_until(lambda: not relay.follower.is_current, "the relay to notice")
     center.board.put_up({WEB: Document(document_incarnation=3)}, is_everything=True)
     with capture_logs() as logs:
         center.start()
@@ -398,7 +404,7 @@ def test_polls_at_a_relay_enable_events_soon(center: Center, relay: Front) -> No
         return center.store.read(lambda reading: reading.last_polled_at(WEB)) is not None
 
     wait_until(enabled, "the first poll to be noted")
-    assert monotonic() - began < 5
+    assert monotonic() - began < SELDOM / 2
 
 
 def test_relay_tells_what_it_has_answered_when_it_stops(center: Center) -> None:
@@ -549,11 +555,11 @@ def test_incarnations_that_a_poller_reads_only_grow(center: Center, relay: Front
     for incarnation in range(2, 60):
         center.publish(WEB, incarnation)
         if incarnation % 20 == 0:
+            wait_until(partial(contains, seen, incarnation), "a poll that reads it")
             center.stop()
             center.start()
-    relay.await_machine("a", 59)
+    wait_until(lambda: 59 in seen, "a poll that reads the last one")
     stopping.set()
     poller.join(TIMEOUT)
 
     assert all(one <= two for one, two in pairwise(seen))
-    assert len(set(seen)) > 2
