@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 from tests.postgres import Cluster, run_cluster
+from tests.waiting import wait_until
 from tests.works import TIMEOUT, held
 
 from forewarn.domain.amending import build_topology
@@ -543,8 +544,7 @@ def test_lease_is_taken_only_between_transactions(postgres_url: str, store: Post
 
     store.write(work)
 
-    while not campaigns:
-        pass
+    wait_until(lambda: campaigns, "the end of the campaign")
     assert campaigns == [epoch + 1]
     rival.close()
 
