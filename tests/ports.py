@@ -7,7 +7,6 @@ from fcntl import LOCK_EX, LOCK_NB, lockf
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
 
 FIRST = 20_000
 LAST = 32_000
@@ -39,10 +38,10 @@ def _is_ours(port: int) -> bool:
 
 
 @cache
-def _registry() -> BinaryIO:
+def _registry() -> int:
     # Open until the process ends: to close it once would unlock everything.
     path = Path(tempfile.gettempdir()) / f"forewarn-test-ports-{os.getuid()}"
-    return path.open("ab")
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _is_free(port: int) -> bool:
