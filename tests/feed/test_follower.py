@@ -3,13 +3,14 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import ExitStack, closing, suppress
 from functools import partial
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from operator import contains
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -49,6 +50,7 @@ from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId
 from forewarn.transport.requests import TransportError
 
+Log: TypeAlias = MutableMapping[str, Any]
 WEB = scope_of("web")
 A, B = machine("a", "kvm-1", scope="web"), machine("b", "kvm-2", scope="web")
 
@@ -67,6 +69,7 @@ def relay(center: Center) -> Iterator[Front]:
     """A relay on kvm-1, where a is."""
     with front(center.port, center.relay_token("kvm-1")) as made:
         made.await_machine("a", 1)
+        wait_until(lambda: made.follower.is_current, "the relay to be told all")
         yield made
 
 
@@ -165,13 +168,23 @@ def test_relay_converges_after_the_server_was_away(center: Center, relay: Front)
         wait_until(lambda: relay.follower._failures > 1, "a failure")  # noqa: SLF001
         center.start()
         relay.await_machine("c", 7)
-        wait_until(lambda: relay.follower.is_current, "the relay to be told all")
+        wait_until(lambda: "feed_followed" in events_of(since_lost(logs)), "the relay to say so")
 
     assert relay.incarnation("a") == 7
-    told = [line for line in logs if line["event"].startswith("feed_")]
+    told = since_lost(logs)
     lost = [line["error"] for line in told if line["event"] == "feed_lost"]
     assert len(lost) == len(set(lost)), "each trouble is told once"
-    assert [line["event"] for line in told] == [*["feed_lost"] * len(lost), "feed_followed"]
+    assert events_of(told) == [*["feed_lost"] * len(lost), "feed_followed"]
+
+
+def since_lost(logs: Iterable[Log]) -> list[Log]:
+    """Return what was logged of the feed, without its beginning: that is told a moment late."""
+    feed = (line for line in logs if line["event"].startswith("feed_"))
+    return [*dropwhile(lambda line: line["event"] != "feed_lost", feed)]
+
+
+def events_of(logs: Iterable[Log]) -> list[str]:
+    return [line["event"] for line in logs]
 
 
 def test_relay_resumes_where_it_was_when_only_the_connection_breaks(center: Center) -> None:
