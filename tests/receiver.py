@@ -53,7 +53,7 @@ class Receiver:
         finally:
             server.shutdown()
             server.server_close()
-            thread.join(10)
+            thread.join(60)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         receiver = self

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 _PAUSE: Final = 0.005
 
 

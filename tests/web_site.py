@@ -47,7 +47,7 @@ class Site:
         self.closing.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 def _handler(site: Site) -> type[BaseHTTPRequestHandler]:

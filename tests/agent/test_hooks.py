@@ -35,7 +35,7 @@ from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Client
 from forewarn.protocol.vocabulary import EventSource
 
-END_SECONDS = 20
+END_SECONDS = 60
 
 
 def put(folder: Path, name: str, mode: int = 0o755) -> Path:
@@ -450,8 +450,11 @@ def test_what_a_hook_leaves_behind_can_write_for_as_long_as_it_likes(
     assert is_running(read_numbers(left)[0])
 
 
-def test_hook_that_has_ended_cannot_be_ended_again(left: Path) -> None:
-    """Nor what has its number by then: for a second it is waited for its output alone."""
+def test_hook_that_has_ended_cannot_be_ended_again(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what has its number by then: for a while it is waited for its output alone."""
+    monkeypatch.setattr(processes, "_OUTPUT_SECONDS", 3.0)
     hook = Watched(LEAVING.format(code="import time; time.sleep(60)", file=str(left)))
     wait_until(is_there(left), "it has not begun", END_SECONDS)
     background, own = read_numbers(left)
@@ -478,7 +481,7 @@ def test_hook_is_ended_with_its_children(tmp_path: Path) -> None:
     assert hook.run.terminate()
 
     assert hook.wait() == -15
-    wait_until(lambda: not is_running(pid), "the child is still there", END_SECONDS / 10)
+    wait_until(lambda: not is_running(pid), "the child is still there", END_SECONDS / 3)
 
 
 def test_children_that_do_not_end_when_asked_are_killed_before_the_hook_counts_as_ended(
@@ -498,7 +501,7 @@ def test_children_that_do_not_end_when_asked_are_killed_before_the_hook_counts_a
     hook.run.terminate()
 
     assert hook.wait() == -15
-    wait_until(lambda: not is_running(pid), "the child is still there", END_SECONDS / 10)
+    wait_until(lambda: not is_running(pid), "the child is still there", END_SECONDS / 3)
 
 
 def is_running(pid: int) -> bool:

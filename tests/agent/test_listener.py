@@ -13,7 +13,7 @@ from forewarn.agent import listener as listening
 from forewarn.agent.listener import MOST_CONNECTIONS, Listener, start_listener
 from forewarn.agent.status import Status
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Change, Client, UnavailableError
 from forewarn.systemd import SystemdNotifier
 
-SECONDS = 20
+SECONDS = 60
 NOBODY = SystemdNotifier(None, None)
 
 

@@ -19,7 +19,7 @@ from forewarn.agent.vocabulary import HookOutcome, HookPhase
 
 pytestmark = pytest.mark.timeout(300)
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ def test_systemd_is_told(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
-        systemd.settimeout(10)
+        systemd.settimeout(60)
 
         SystemdNotifier(address, 120.0).tell("READY=1", "STATUS=fine")
 

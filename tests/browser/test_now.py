@@ -10,7 +10,7 @@ from tests.browser.windows import Windows
 from forewarn.testing.emulator import Emulator
 
 MONDAY = datetime(2030, 1, 7, 9, 30, tzinfo=UTC)
-SOON = 5000
+SOON = 20_000
 """A change is there within a second, where the machine is not busy with others."""
 
 

@@ -71,7 +71,7 @@ def test_ready_file_of_another_server_stays(tmp_path: Path) -> None:
 def ask(vm: EmulatedVm, body: bytes | None = None) -> None:
     url = f"{vm.scheduled_events_url}?api-version=2020-07-01"
     request = urllib.request.Request(url, body, {"Metadata": "true"})
-    urllib.request.urlopen(request, timeout=10).close()
+    urllib.request.urlopen(request, timeout=60).close()
 
 
 def test_requests_are_listed_with_their_answers(run: Run) -> None:

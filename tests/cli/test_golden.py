@@ -34,7 +34,7 @@ from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.storage.sqlite import open_sqlite
 
-TIMEOUT = 20
+TIMEOUT = 60
 FOREWARN = Path(sys.executable).with_name("forewarn")
 GOLDEN = Path(__file__).with_name("golden")
 SCRIPTS = sorted(GOLDEN.glob("*.txt"))

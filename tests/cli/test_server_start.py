@@ -115,7 +115,7 @@ def test_server_that_nobody_waits_for_any_more_is_not_left_behind(
         os.close(telling)
         os.read(hearing, 1)
         waiting.send_signal(signal.SIGINT)
-        waiting.wait(30)
+        waiting.wait(60)
 
     os.set_blocking(hearing, False)
     while os.read(hearing, 1):  # which is an error as long as the other end is open somewhere

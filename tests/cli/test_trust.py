@@ -192,7 +192,7 @@ def test_token_does_not_follow_a_redirect(run: Run) -> None:
         socket.create_server(("127.0.0.1", 0)) as sender,
     ):
         elsewhere = f"http://127.0.0.1:{target.getsockname()[1]}"
-        sender.settimeout(10)
+        sender.settimeout(60)
         answer = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere}/\r\n".encode()
 
         def redirect() -> None:

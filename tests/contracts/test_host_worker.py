@@ -223,14 +223,14 @@ def test_leaders_that_begin_at_the_same_moment_do_it_once(rig: Rig, store: Store
     workers, ready, epoch = [rig.make() for _ in range(4)], threading.Barrier(4), lead(store)
 
     def begin(worker: HostWorker) -> None:
-        ready.wait(20)
+        ready.wait(60)
         worker.begin(WORK, epoch=epoch)
 
     leaders = [threading.Thread(target=begin, args=(worker,)) for worker in workers]
     for leader in leaders:
         leader.start()
     for leader in leaders:
-        leader.join(20)
+        leader.join(60)
     rig_does(rig, 1)
     rig.end(WORK)
 

@@ -91,7 +91,7 @@ class StandIn:
             self._ending.set()
             server.shutdown()
             server.server_close()
-            thread.join(10)
+            thread.join(60)
 
 
 class _Server(ThreadingHTTPServer):

@@ -95,7 +95,7 @@ class Expedition:
             yield explorer
         finally:
             explorer.stop()
-            self.thread.join(20)
+            self.thread.join(60)
             assert not self.is_at_work
 
     @property

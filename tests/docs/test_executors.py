@@ -252,7 +252,7 @@ def url() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_address[1]}/orders"
     server.shutdown()
     server.server_close()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_target_of_the_reference_does_it(tmp_path: Path, url: str) -> None:

@@ -86,11 +86,11 @@ def ask(
 ) -> HTTPResponse:
     """Return the answer to a request that names the host of the page."""
     if folder is None:
-        connection = HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
     else:
         context = ssl.create_default_context(cafile=str(folder / "control.pem"))
         context.check_hostname = False
-        connection = HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+        connection = HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
     connection.request("GET", path, headers={"Host": NAME, **(headers or {})})
     answer = connection.getresponse()
     answer.read()

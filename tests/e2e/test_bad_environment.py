@@ -435,7 +435,7 @@ def test_server_is_ready_for_writes_again_when_there_is_space(
     wait_until(
         lambda: server.health("/readyz/write") == 200,
         "there is space, and /readyz/write does not know",
-        ANSWER_SECONDS / 2,
+        ANSWER_SECONDS,
     )
 
 

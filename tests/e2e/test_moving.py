@@ -1,8 +1,6 @@
 """A real server that outgrows its file, and goes on in PostgreSQL."""
 
-from tests.e2e.conftest import ServerMaker, wait_until
-
-SECONDS = 10.0
+from tests.e2e.conftest import ANSWER_SECONDS, ServerMaker, wait_until
 
 
 def test_server_goes_on_in_postgresql_where_it_was(
@@ -24,5 +22,7 @@ def test_server_goes_on_in_postgresql_where_it_was(
     new.wait_for(event["event_id"], "Started")
     # Operators see what is committed; virtual machines, some milliseconds later.
     wait_until(
-        lambda: new.poll("solo-0").incarnation > before.incarnation, "it is not shown", SECONDS
+        lambda: new.poll("solo-0").incarnation > before.incarnation,
+        "it is not shown",
+        ANSWER_SECONDS,
     )

@@ -17,7 +17,7 @@ from tests.e2e.forks import Forks
 READ = (
     "import urllib.request as u; print(u.urlopen(u.Request("
     "'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01',"
-    "headers={'Metadata': 'true'}), timeout=10).read().decode())"
+    "headers={'Metadata': 'true'}), timeout=60).read().decode())"
 )
 CLIENT = (sys.executable, "-c", READ)
 SECONDS = 60
@@ -262,7 +262,7 @@ def test_ordinary_user_needs_no_root() -> None:
         "before = os.getuid()\n"
         "enter_network_namespace('web-0')\n"
         "with socket.create_server(('169.254.169.254', 80)):\n"
-        "    socket.create_connection(('169.254.169.254', 80), timeout=10).close()\n"
+        "    socket.create_connection(('169.254.169.254', 80), timeout=60).close()\n"
         "print(before, os.getuid(), socket.gethostname())\n"
     )
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import FLEET, Server, ServerMaker, wait_until
+from tests.e2e.conftest import ANSWER_SECONDS, FLEET, Server, ServerMaker, wait_until
 from tests.receiver import Answer, Received, Receiver
 
 SECRET = "open-sesame"  # noqa: S105
 DOWN_ATTEMPTS = 20
 DELIVERY_SECONDS = 60
+SLOW_SECONDS = 60
 POSTPONABLE = FLEET.replace('name = "web"\n', 'name = "web"\npostpone_until = "1h"\n', 1)
 CONFIGURATION = """
 first_retry = 0.001
@@ -212,12 +213,22 @@ def test_messages_for_a_target_that_is_gone_are_given_up_and_not_forgotten(
     assert "no longer configured" in failed[0]["problem"]
 
 
+def be_slow(configuration: Path) -> None:
+    """Let targets take longer than anybody waits for them."""
+    text = configuration.read_text(encoding="utf-8")
+    slow = text.replace("secret", f"timeout = {SLOW_SECONDS}\nsecret")
+    configuration.write_text(slow, encoding="utf-8")
+
+
 def test_slow_receiver_keeps_nobody_waiting(
     make_server: ServerMaker, configuration: Path, receiver: Receiver
 ) -> None:
+    be_slow(configuration)
+    ended = threading.Event()
+
     def answer(request: Received) -> Answer:
         if not request.path.endswith("?web"):
-            time.sleep(8)
+            ended.wait(SLOW_SECONDS)
         return 204, {}
 
     receiver.answer = answer
@@ -229,22 +240,24 @@ def test_slow_receiver_keeps_nobody_waiting(
         wait_until(
             lambda: any(request.path.endswith("?web") for request in receiver.received),
             "the second target waits for the first",
-            5,
+            SLOW_SECONDS / 2,
         )
         assert server.stop() == 0
-        assert time.monotonic() - began < 8
+        took = time.monotonic() - began
+        ended.set()
+
+    assert took < SLOW_SECONDS
 
 
 def test_target_that_is_tested_does_not_keep_the_server_from_ending(
     make_server: ServerMaker, configuration: Path, receiver: Receiver
 ) -> None:
-    text = configuration.read_text(encoding="utf-8").replace("secret", "timeout = 60\nsecret")
-    configuration.write_text(text, encoding="utf-8")
+    be_slow(configuration)
     server = make_server("--notifications", str(configuration))
     ended = threading.Event()
 
     def say_nothing(_: Received) -> Answer:
-        ended.wait(60)
+        ended.wait(SLOW_SECONDS)
         return None
 
     def test() -> None:
@@ -257,13 +270,13 @@ def test_target_that_is_tested_does_not_keep_the_server_from_ending(
         asking = threading.Thread(target=test)
         asking.start()
         try:
-            wait_until(lambda: bool(receiver.received), "it is not tested", 5)
+            wait_until(lambda: bool(receiver.received), "it is not tested", ANSWER_SECONDS)
             began = time.monotonic()
             assert server.stop() == 0
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < SLOW_SECONDS / 2
         finally:
             ended.set()
-            asking.join(30)
+            asking.join(60)
 
 
 def test_bad_configuration_is_refused_with_its_line(

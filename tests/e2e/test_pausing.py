@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.e2e.conftest import ServerMaker, wait_until
+from tests.e2e.conftest import ANSWER_SECONDS, ServerMaker, wait_until
 
 FAST = ("--executor", "simulated", "--speed", "600")  # notice is 1.5 s, a Reboot takes 1 s
 
@@ -48,4 +48,4 @@ def test_scripts_that_wait_for_a_place_do_not_begin_during_a_pause(
     assert not (tmp_path / "ran").exists()
     server.command("resume")
     server.wait_for(event["event_id"], "Completed")
-    wait_until((tmp_path / "ran").exists, "the script did not run", 1)
+    wait_until((tmp_path / "ran").exists, "the script did not run", ANSWER_SECONDS)

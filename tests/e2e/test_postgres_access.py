@@ -198,7 +198,7 @@ def test_server_does_not_tell_the_password(
 
 
 def _get(port: int, path: str) -> str:
-    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 

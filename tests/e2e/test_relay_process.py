@@ -86,7 +86,7 @@ class Relay:
 
     def poll(self, number: int = 1) -> tuple[int, bytes]:
         source = (f"127.9.0.{number}", 0)
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=10, source_address=source)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=source)
         with closing(connection):
             connection.request("GET", PATH, headers={"Metadata": "true"})
             answer = connection.getresponse()

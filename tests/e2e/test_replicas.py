@@ -132,8 +132,7 @@ def test_any_replica_takes_what_operators_and_machines_say(
     answer = first.operate("POST", "maintenances", order)
     assert answer.status == 201, answer
     path = f"maintenances/{answer.json()['maintenance_id']}"
-    # The target is a second.
-    wait_until(lambda: bool(leader.poll("web-0").events), "nothing is announced", 10)
+    wait_until(lambda: bool(leader.poll("web-0").events), "nothing is announced", ANSWER_SECONDS)
     assert second.operate("POST", f"{path}/pause").status == 200
 
     sayings = {server.operate("GET", f"{path}/explain").body for server in trio.servers}

@@ -229,7 +229,7 @@ def test_certificate_is_renewed_on_hangup_without_breaking_connections(
     wait_until(lambda: _shown(server) == _pem(first), "nobody answers over TLS", START_SECONDS)
     assert server.process is not None
     trusting = ssl.create_default_context(cafile=first.certificate)
-    kept = HTTPSConnection("127.0.0.1", server.control_port, context=trusting, timeout=20)
+    kept = HTTPSConnection("127.0.0.1", server.control_port, context=trusting, timeout=60)
     kept.request("GET", "/healthz")
     kept.getresponse().read()
 
@@ -254,6 +254,6 @@ def _pem(pair: Pair) -> str:
 
 def _shown(server: Server) -> str | None:
     try:
-        return ssl.get_server_certificate(("127.0.0.1", server.control_port), timeout=20)
+        return ssl.get_server_certificate(("127.0.0.1", server.control_port), timeout=60)
     except OSError:
         return None

@@ -84,7 +84,7 @@ class OrderTarget:
         finally:
             server.shutdown()
             server.server_close()
-            thread.join(10)
+            thread.join(60)
 
 
 def _first_of(headers: dict[str, str], names: tuple[str, ...]) -> str:

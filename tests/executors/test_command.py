@@ -317,6 +317,11 @@ def test_only_so_many_scripts_run_at_once_and_the_others_wait_for_a_place(tmp_pa
     assert (tmp_path / "runs").read_text().count("web") == 4
 
 
+def until_file(path: Path) -> str:
+    """Return what a script waits with until *path* is there, for half a minute at most."""
+    return f"for i in $(seq 1500); do [ -e {path} ] && break; sleep 0.02; done"
+
+
 def runs(folder: Path) -> set[str]:
     path = folder / "runs"
     return set(path.read_text().split()) if path.exists() else set()
@@ -331,7 +336,7 @@ def test_many_are_begun_without_keeping_the_scheduler(tmp_path: Path) -> None:
     took = time.monotonic() - began
 
     executor.close()
-    assert took < 5
+    assert took < 60, "they would take 500 seconds one after the other"
 
 
 def test_order_that_cannot_be_written_down_is_told_and_can_be_begun_again(tmp_path: Path) -> None:
@@ -351,7 +356,7 @@ def test_order_that_cannot_be_written_down_is_told_and_can_be_begun_again(tmp_pa
 
 
 def test_closing_waits_for_what_is_being_started_and_begins_nothing_more(tmp_path: Path) -> None:
-    path = script(tmp_path, f"sleep 0.3; echo $EVENT_VM >> {tmp_path}/runs")
+    path = script(tmp_path, f"{until_file(tmp_path / 'end')}; echo $EVENT_VM >> {tmp_path}/runs")
     executor = make_command(tmp_path, Command(run=(str(path),)), places=1)
     for vm in (WEB_0, WEB_1):
         executor.begin(EVENT, vm, epoch=1)
@@ -361,18 +366,20 @@ def test_closing_waits_for_what_is_being_started_and_begins_nothing_more(tmp_pat
     following = make_command(tmp_path, Command(run=(str(path),)))
     assert following.inquire(*KEY).status is ImpactStatus.RUNNING, "it was begun"
     assert following.inquire(EVENT.event_id, WEB_1).status is ImpactStatus.NOT_BEGUN
+    (tmp_path / "end").touch()
     assert wait_for(following, is_over).status is ImpactStatus.DONE
     assert runs(tmp_path) == {"web-0"}
 
 
 def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path: Path) -> None:
     path = script(tmp_path, f"echo $PPID > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid")
-    path.write_text(f"{path.read_text()}\nsleep 1\n")
+    path.write_text(f"{path.read_text()}\n{until_file(tmp_path / 'end')}\n")
     executor = make_command(tmp_path, Command(run=(str(path),)))
     executor.begin(EVENT, WEB_0, epoch=1)
     wait_until((tmp_path / "pid").exists, "the script does not run")
 
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    (tmp_path / "end").touch()
 
     impact = wait_for(executor, lambda impact: impact.status is not ImpactStatus.RUNNING)
     assert impact.status is ImpactStatus.UNKNOWN
@@ -384,14 +391,14 @@ def test_many_leaders_at_once_start_one_script(tmp_path: Path) -> None:
 
     def lead(epoch: int) -> None:
         executor = make_command(tmp_path, Command(run=(path,)))
-        ready.wait(20)
+        ready.wait(60)
         executor.begin(EVENT, WEB_0, epoch=epoch)
 
     leaders = [threading.Thread(target=lead, args=(epoch,)) for epoch in range(16)]
     for leader in leaders:
         leader.start()
     for leader in leaders:
-        leader.join(20)
+        leader.join(60)
 
     wait_for(make_command(tmp_path), is_over)
     assert (tmp_path / "runs").read_text() == "run\n"

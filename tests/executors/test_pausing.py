@@ -123,7 +123,7 @@ def test_order_that_waits_for_its_turn_is_not_sent_after_a_pause_on_another_repl
     last = (EVENT.event_id, VmName("vm-last"))
 
     def hang(_: Asked) -> None:
-        release.wait(20)
+        release.wait(60)
 
     target.on_post = hang
     records = OrderRecords(IMPACT_ORDERS, tmp_path, replicas.leading).for_webhooks()

@@ -17,6 +17,7 @@ import pytest
 import uvicorn
 from tests.http.conftest import HandClock, Wall, make_services
 from tests.http.metadata.conftest import NOW, migrated_database
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 from forewarn.control.app import create_app
@@ -51,8 +52,9 @@ from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 from forewarn.storage.sqlite import open_sqlite
 
-BEAT = 0.3
-TIMEOUT = 10.0
+BEAT = 1.5
+"""Followers give up after three of them: a busy machine may be silent for a second."""
+TIMEOUT = 30.0
 FEED = "/api/v1/front/feed"
 
 
@@ -104,11 +106,11 @@ class Center:
         self.polls = Polls(self.store, self.board, self.clock)
         self.polled: list[tuple[VmName, ...]] = []
         """Who has polled fronts, for each time that one has told."""
-        self.port = 0
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:
-        """Answer on a socket, the same as before if there was one."""
+        """Answer on the port, the same as before."""
         self.hub = Hub(
             self.board, heartbeats=(self._beat, self._beat), most_remembered=self._most_remembered
         )
@@ -121,7 +123,6 @@ class Center:
         )
         self.services = replace(services, front_services=self.front_services)
         listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = listener.getsockname()[1]
         server = self._server = uvicorn.Server(configure(create_app(self.services)))
         self._thread = threading.Thread(
             target=lambda: asyncio.run(server._serve([listener])),  # noqa: SLF001

@@ -280,10 +280,10 @@ def test_fault_takes_all_its_parameters() -> None:
     ids=["list", "text"],
 )
 def test_line_is_found_in_a_moment_however_long_a_statement_is(text: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
 
     with pytest.raises(ScenarioError) as error:
         read_scenario(text)
 
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
     assert error.value.line is not None

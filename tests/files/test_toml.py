@@ -99,10 +99,10 @@ def test_line_that_is_not_toml_is_found(text: str, line: int, problem: str) -> N
 def test_line_is_found_or_given_up_in_a_moment_however_long_a_statement_is(
     text: str, line: int | None
 ) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
 
     assert TomlLines(text).find_key("x") == line
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_place_has_the_line_if_it_is_known() -> None:

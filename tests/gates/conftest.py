@@ -13,7 +13,7 @@ from forewarn.domain.names import MaintenanceId, ScopeId
 from forewarn.gates.verdict import Gate, GateVerdict
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
-SOON = 5.0
+SOON = 30.0
 """Seconds within which what does not hang has ended, on a busy machine too."""
 
 

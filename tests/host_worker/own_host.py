@@ -156,7 +156,7 @@ class OwnHost:
                 yield
             finally:
                 stopping.set()
-                thread.join(20)
+                thread.join(60)
 
 
 @contextmanager

@@ -232,6 +232,7 @@ def test_secret_in_the_wrong_place_is_not_shown(text: str, shown: str) -> None:
 
 def test_ten_thousand_tokens_are_found_as_fast_as_one(fleet: Store, operator: Context) -> None:
     base = create(fleet, operator)
+    alone = time_finding(fleet, operator)
 
     def add_many(tx: Transaction) -> None:
         for number in range(10_000):
@@ -239,9 +240,14 @@ def test_ten_thousand_tokens_are_found_as_fast_as_one(fleet: Store, operator: Co
             tx.put_token(token)
 
     fleet.write(add_many)
-    find(fleet, operator.at)
 
-    began = time.perf_counter()
-    for _ in range(200):
-        assert find(fleet, operator.at) is not None
-    assert (time.perf_counter() - began) / 200 < 0.001
+    assert time_finding(fleet, operator) < 10 * alone
+
+
+def time_finding(fleet: Store, operator: Context) -> float:
+    """Return the processor time that a thousand lookups of a token take."""
+    assert find(fleet, operator.at) is not None
+    began = time.process_time()
+    for _ in range(1_000):
+        find(fleet, operator.at)
+    return time.process_time() - began

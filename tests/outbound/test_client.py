@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 from tests.ports import free_port
+from tests.waiting import wait_until
 from tests.web_site import Site
 
 from forewarn.outbound.client import NoAnswerError, Outbound, OutboundRequest, Reply
 from forewarn.outbound.transport import LARGEST_BODY, sign
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
-SOON = 5.0
+SOON = 30.0
 OUTBOUND = Outbound()
 """One of its own: what a thread does is traced only if it starts in a test that is."""
 
@@ -144,7 +145,7 @@ def dripping(at_once: bytes) -> Iterator[str]:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
         finally:
             stopping.set()
-            thread.join(10)
+            thread.join(SOON)
 
 
 def test_body_that_breaks_off_is_not_whole(site: Site) -> None:
@@ -249,10 +250,7 @@ def test_closing_ends_what_waits_and_refuses_what_comes(site: Site) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    deadline = time.monotonic() + SOON
-    while not site.received:
-        assert time.monotonic() < deadline, "nobody is asked"
-        time.sleep(0.005)
+    wait_until(lambda: site.received, "a request")
     outbound.close()
     waiting.join(SOON)
     wait()
@@ -308,7 +306,7 @@ def test_lookups_that_hang_take_64_threads_and_hold_up_nobody_later(site: Site) 
 
     hanging = [outbound.begin(outbound.send(each, now=NOW)) for each in requests]
 
-    said = {str(each.exception(30)) for each in hanging}
+    said = {str(each.exception(2 * SOON)) for each in hanging}
     assert said == {"No answer within 0.5 seconds."}
     assert threading.active_count() - before <= 64 + 1, "one more is the loop"
     answering.set()

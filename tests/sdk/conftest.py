@@ -19,7 +19,8 @@ from forewarn.client import AsyncClient, Change, Client, Document, Event, Identi
 from forewarn.client import _retrying as retrying
 from forewarn.client import _watching as watching
 
-TIMEOUT: Final = 8.0
+TIMEOUT: Final = 60.0
+"""Seconds that nothing takes that ends by itself, however busy the machine is."""
 T = TypeVar("T")
 
 

@@ -33,13 +33,18 @@ ASK = """
 import time
 from forewarn.client._dhcp import ask_for_address, find_interfaces
 
-asking = ask_for_address(find_interfaces(), 2.0)
+asking = ask_for_address(find_interfaces(), {seconds})
 try:
     while True:
         time.sleep(next(asking).seconds)
 except StopIteration as end:
     print(end.value)
 """
+
+
+def ask_for(seconds: int) -> str:
+    """Return a program that asks for the address, and waits for an answer that long."""
+    return ASK.format(seconds=seconds)
 
 
 KEEP_PORT = """
@@ -209,7 +214,7 @@ def serving_dhcp(host: Namespace, directory: Path, *options: str) -> Iterator[No
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.mark.parametrize("option", ["--dhcp-option", "--dhcp-option-force"])
@@ -217,7 +222,7 @@ def test_dhcp_server_is_asked_on_an_interface_without_an_address(
     wire: Wire, tmp_path: Path, option: str
 ) -> None:
     with serving_dhcp(wire.host, tmp_path, f"{option}=245,{WIRE_SERVER}"):
-        answer = wire.run_python(ASK)
+        answer = wire.run_python(ask_for(2))
 
     assert answer == f"{WIRE_SERVER}\n"
     assert (tmp_path / "leases").read_text(encoding="ascii") == ""
@@ -225,7 +230,7 @@ def test_dhcp_server_is_asked_on_an_interface_without_an_address(
 
 def test_offer_without_the_option_is_no_answer(wire: Wire, tmp_path: Path) -> None:
     with serving_dhcp(wire.host, tmp_path):
-        answer = wire.run_python(ASK)
+        answer = wire.run_python(ask_for(2))
 
     assert answer == "None\n"
 
@@ -235,15 +240,15 @@ def test_nobody_is_asked_without_privileges(wire: Wire, tmp_path: Path) -> None:
     started = time.monotonic()
 
     with serving_dhcp(wire.host, tmp_path, f"--dhcp-option=245,{WIRE_SERVER}"):
-        answer = wire.run_python(ASK, under=("setpriv", "--bounding-set=-all"))
+        answer = wire.run_python(ask_for(60), under=("setpriv", "--bounding-set=-all"))
 
     assert answer == "None\n"
-    assert time.monotonic() - started < 2, "it has waited for an answer to no question"
+    assert time.monotonic() - started < 30, "it has waited for an answer to no question"
 
 
 def test_nobody_is_asked_when_another_program_keeps_the_port(wire: Wire, tmp_path: Path) -> None:
     with serving_dhcp(wire.host, tmp_path, f"--dhcp-option=245,{WIRE_SERVER}"):
-        answer = wire.run_python(KEEP_PORT + ASK)
+        answer = wire.run_python(KEEP_PORT + ask_for(2))
 
     assert answer == "None\n"
 
@@ -255,10 +260,8 @@ def test_silence_is_taken_for_an_answer_after_the_time_out_and_not_asked_for_aga
 
     count, seconds = first.split()
     assert count == "3"
-    assert 0.5 < float(seconds) < 1.2
-    count, seconds = second.split()
-    assert count == "0"
-    assert float(seconds) < 0.5
+    assert float(seconds) > 0.5
+    assert second.split()[0] == "0"
 
 
 @pytest.mark.parametrize("client", [CLIENT, ASYNC_CLIENT], ids=["sync", "async"])

@@ -177,7 +177,9 @@ FAULTS: Final[dict[str, dict[str, Any]]] = {
 }
 """Those that let no event be seen as it is end by themselves."""
 SOON: Final = 0.3
-"""The time-out of clients, so that a slow server costs little."""
+"""The time-out of clients where a server is slow, so that it costs little."""
+PATIENT: Final = 20.0
+"""The time-out of other clients: whoever counts requests wants none of them twice."""
 
 
 class Follower:
@@ -225,8 +227,19 @@ def vm(emulator: Emulator) -> EmulatedVm:
 
 
 @pytest.fixture
-def client(make_client: ClientMaker, vm: EmulatedVm, in_haste: None) -> AnyClient:  # noqa: ARG001
-    return make_client(vm.url, timeout=SOON)
+def slow_server() -> None:
+    """Let the client of the test not wait long for an answer."""
+
+
+@pytest.fixture
+def client(
+    request: pytest.FixtureRequest,
+    make_client: ClientMaker,
+    vm: EmulatedVm,
+    in_haste: None,  # noqa: ARG001
+) -> AnyClient:
+    timeout = SOON if "slow_server" in request.fixturenames else PATIENT
+    return make_client(vm.url, timeout=timeout)
 
 
 @pytest.fixture
@@ -296,12 +309,14 @@ def test_every_fault_is_tried() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.usefixtures("slow_server")
 def test_whole_life_is_seen(
     emulator: Emulator, client: AnyClient, follower: Follower, fault: dict[str, Any]
 ) -> None:
     live(emulator, client, follower, fault)
 
 
+@pytest.mark.usefixtures("slow_server")
 def test_whole_life_is_seen_under_all_faults_at_once(
     emulator: Emulator, client: AnyClient, follower: Follower
 ) -> None:
@@ -309,6 +324,7 @@ def test_whole_life_is_seen_under_all_faults_at_once(
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.usefixtures("slow_server")
 def test_fault_that_comes_while_a_poll_is_parked(
     emulator: Emulator, vm: EmulatedVm, follower: Follower, fault: dict[str, Any]
 ) -> None:
@@ -455,6 +471,7 @@ def test_second_impact_is_told_as_what_it_says_it_is(
     event.assert_not_approved()
 
 
+@pytest.mark.usefixtures("slow_server")
 def test_answer_that_is_lost_is_an_approval_all_the_same(vm: EmulatedVm, client: AnyClient) -> None:
     for kind in ("close", "truncated", "long-length"):
         event = vm.freeze()
@@ -607,6 +624,7 @@ def test_refusal_is_told_at_once_and_harms_nothing(
     event.assert_approved(by="web-0")
 
 
+@pytest.mark.usefixtures("slow_server")
 def test_approval_that_came_twice_counts_once(vm: EmulatedVm, client: AnyClient) -> None:
     event, other = vm.reboot(), vm.freeze()
     events = client.events()

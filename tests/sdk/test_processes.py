@@ -3,9 +3,18 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
-from tests.sdk.conftest import TIMEOUT, Metadata, answer_well, answer_with, event, say_nothing
+from tests.sdk.conftest import (
+    TIMEOUT,
+    Handler,
+    Metadata,
+    answer_well,
+    answer_with,
+    event,
+    say_nothing,
+)
 
 DOCUMENT_IN_A_CHILD = """
 import os, sys, threading, time
@@ -14,9 +23,8 @@ from forewarn.client import Client
 client = Client(sys.argv[1])
 assert client.events()
 threading.Thread(target=client.events, daemon=True).start()
-while not client._driver._turn.locked():
+while not os.path.exists(sys.argv[2]):
     time.sleep(0.001)
-time.sleep(0.2)
 child = os.fork()
 if child == 0:
     os._exit(0 if len(client.events()) == 1 else 1)
@@ -84,9 +92,9 @@ except UnavailableError:
 """
 
 
-def run(program: str, metadata: Metadata) -> subprocess.CompletedProcess[str]:
+def run(program: str, metadata: Metadata, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program, metadata.endpoint],
+        [sys.executable, "-c", program, metadata.endpoint, *arguments],
         capture_output=True,
         text=True,
         timeout=3 * TIMEOUT,
@@ -101,11 +109,17 @@ def announced(metadata: Metadata) -> Metadata:
 
 
 def test_child_that_is_forked_during_a_call_has_a_connection_of_its_own(
-    announced: Metadata,
+    announced: Metadata, tmp_path: Path
 ) -> None:
-    announced.script = [answer_well, say_nothing]
+    asked = tmp_path / "asked"
 
-    ended = run(DOCUMENT_IN_A_CHILD, announced)
+    def be_asked(handler: Handler) -> None:
+        asked.touch()
+        say_nothing(handler)
+
+    announced.script = [answer_well, be_asked]
+
+    ended = run(DOCUMENT_IN_A_CHILD, announced, str(asked))
 
     assert ended.returncode == 0, ended.stderr
     first, silent, last = (seen.connection for seen in announced.seen)

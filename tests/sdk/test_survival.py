@@ -25,6 +25,9 @@ from forewarn.client._transport import LARGEST_BODY
 
 pytestmark = pytest.mark.usefixtures("in_haste")
 
+QUICK = 0.5
+"""The time-out of clients: enough for an answer on a busy machine, and little to wait for."""
+
 
 def cut_in_the_middle(handler: Handler) -> None:
     handler.answer(b'{"Docum', Content_Length="500")
@@ -71,14 +74,14 @@ TROUBLES: dict[str, Behaviour] = {
 def test_call_survives(make_client: ClientMaker, metadata: Metadata, trouble: Behaviour) -> None:
     metadata.script = [trouble, trouble]
 
-    document = make_client(metadata.endpoint, timeout=0.15).document()
+    document = make_client(metadata.endpoint, timeout=QUICK).document()
 
     assert document.document_incarnation == 1
 
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_watch_survives(make_client: ClientMaker, metadata: Metadata, trouble: Behaviour) -> None:
-    changes = make_client(metadata.endpoint, timeout=0.15, patience=0).watch()
+    changes = make_client(metadata.endpoint, timeout=QUICK, patience=0).watch()
     metadata.events = [event(1)]
     metadata.script = [answer_well, trouble]
     assert next(changes).kind is ChangeKind.SCHEDULED
@@ -103,7 +106,7 @@ def let_wait(handler: Handler) -> None:
 def test_answer_that_has_begun_has_as_long_as_any_other(
     make_client: ClientMaker, metadata: Metadata, trouble: Behaviour
 ) -> None:
-    changes = make_client(metadata.endpoint, timeout=0.15, patience=0).watch()
+    changes = make_client(metadata.endpoint, timeout=QUICK, patience=0).watch()
     metadata.events = [event(1)]
     metadata.script = [let_wait, let_wait, trouble]
 
@@ -111,7 +114,7 @@ def test_answer_that_has_begun_has_as_long_as_any_other(
     assert next(changes).kind is ChangeKind.SCHEDULED
 
     assert metadata.seen[2].headers["prefer"] == "wait=60"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < TIMEOUT / 2
 
 
 def test_server_may_be_away_for_a_while(make_client: ClientMaker, metadata: Metadata) -> None:
@@ -250,7 +253,8 @@ def test_patience_ends(make_client: ClientMaker, metadata: Metadata) -> None:
     with pytest.raises(UnavailableError, match=f"{metadata.endpoint}: it answered 503"):
         make_client(metadata.endpoint, patience=0.2).document()
 
-    assert 0.2 <= time.monotonic() - began < 2
+    assert time.monotonic() - began >= 0.2
+    assert metadata.script, "it is not asked for as long as it answers"
 
 
 def test_name_that_nobody_knows_is_trouble(make_client: ClientMaker) -> None:

@@ -2,31 +2,22 @@
 
 import socket
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
-from tests.e2e.conftest import wait_until
 from tests.sdk.conftest import Handler, Metadata, answer_well, say_nothing
+from tests.waiting import wait_until
 
 from forewarn.client._endpoints import Endpoint, parse_endpoint
 from forewarn.client._messages import NoAnswer, Request, Response
 from forewarn.client._transport import Transport, _Connection
 
-SLACK: Final = 0.3
+LONG: Final = 10.0
+"""Seconds within which a call ends whose time-out is a fraction of one."""
 
 
 def ask(endpoint: Endpoint, timeout: float = 5) -> Request:
     return Request(endpoint=endpoint, path="/metadata/scheduledevents", timeout=timeout)
-
-
-@contextmanager
-def taking(seconds: float) -> Generator[None]:
-    """See that the block takes so long, and hardly longer."""
-    began = time.monotonic()
-    yield
-    assert seconds - 0.05 <= time.monotonic() - began < seconds + SLACK
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *endpoints: str) -> None:
@@ -76,12 +67,13 @@ def test_connection_that_was_cut_is_never_made(metadata: Metadata) -> None:
 def test_many_silent_addresses_take_no_longer_than_one(
     full_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resolve_to(monkeypatch, *[full_server] * 4)
+    resolve_to(monkeypatch, *[full_server] * 100)
+    began = time.monotonic()
 
-    with taking(0.4):
-        answer = Transport().send(ask(Endpoint(host="many.example"), timeout=0.4))
+    answer = Transport().send(ask(Endpoint(host="many.example"), timeout=0.4))
 
     assert answer == NoAnswer("it did not answer in time")
+    assert 0.35 <= time.monotonic() - began < LONG
 
 
 def test_silent_address_leaves_time_for_the_next(
@@ -90,7 +82,7 @@ def test_silent_address_leaves_time_for_the_next(
     resolve_to(monkeypatch, full_server, metadata.endpoint)
     transport = Transport()
 
-    answer = transport.send(ask(Endpoint(host="two.example"), timeout=0.6))
+    answer = transport.send(ask(Endpoint(host="two.example"), timeout=4))
 
     assert isinstance(answer, Response)
     transport.close()
@@ -114,17 +106,26 @@ def test_name_that_takes_too_long_leaves_no_time_to_connect(
 
 
 def test_repeat_on_another_connection_has_only_what_is_left_of_the_time(
-    metadata: Metadata,
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = 0.0
+
+    def close_late(handler: Handler) -> None:
+        nonlocal now
+        now += 59.8
+        handler.close_connection = True
+
+    monkeypatch.setattr("forewarn.client._transport.monotonic", lambda: now)
     transport, endpoint = Transport(), parse_endpoint(metadata.endpoint)
     metadata.script = [answer_well, close_late, say_nothing]
     transport.send(ask(endpoint))
+    began = time.monotonic()
 
-    with taking(0.8):
-        answer = transport.send(ask(endpoint, timeout=0.8))
+    answer = transport.send(ask(endpoint, timeout=60))
 
     assert answer == NoAnswer("it did not answer in time")
     assert len(metadata.seen) == 3
+    assert time.monotonic() - began < LONG
     transport.close()
 
 
@@ -157,18 +158,13 @@ def test_interrupted_request_leaves_no_answer_for_the_next(
         patched.setattr(_Connection, "getresponse", interrupt)
         with pytest.raises(KeyboardInterrupt):
             transport.send(ask(endpoint))
-    wait_until(lambda: len(metadata.seen) == 2, "it was not asked twice", 10)
+    wait_until(lambda: len(metadata.seen) == 2, "the second request")
 
     answer = transport.send(ask(endpoint))
 
     assert isinstance(answer, Response)
     assert answer.status == 200
     transport.close()
-
-
-def close_late(handler: Handler) -> None:
-    handler.server.stopping.wait(0.6)
-    handler.close_connection = True
 
 
 def answer_teapot(handler: Handler) -> None:

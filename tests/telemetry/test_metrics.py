@@ -24,7 +24,7 @@ from forewarn.storage.sqlite import SqliteStore, open_sqlite
 from forewarn.telemetry.metrics import METRICS, FigureSources, exporter
 from forewarn.testing import Emulator
 
-TIMEOUT = 10
+TIMEOUT = 25
 
 
 class Scrape:

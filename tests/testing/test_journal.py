@@ -32,7 +32,7 @@ def ask(vm: EmulatedVm, body: object = None, *, metadata: str = "true") -> int:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Metadata": metadata})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             answer.read()
             status: int = answer.status
     except urllib.error.HTTPError as refused:
@@ -184,7 +184,7 @@ def test_poll_that_waited_for_the_event_could_approve_it(emulator: Emulator) -> 
         watching = threads.submit(lambda: next(iter(client.watch())))
         wait_until(lambda: is_parked(web), "the second poll waits")
         event = web.reboot()
-        watching.result(10)
+        watching.result(60)
 
     event.assert_not_approved()
 
@@ -209,7 +209,7 @@ def test_poll_is_waited_for(emulator: Emulator) -> None:
         emulator.await_polled(web, timeout=0.01)
     with ThreadPoolExecutor(1) as threads:
         threads.submit(ask, web)
-        emulator.await_polled(web, timeout=10)
+        emulator.await_polled(web, timeout=60)
 
 
 def test_event_is_seen_when_a_document_with_it_was_read() -> None:
@@ -312,7 +312,7 @@ def test_description_has_the_last_requests_of_everybody(emulator: Emulator) -> N
     for _ in range(7):
         ask(web)
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://{emulator.address}/nowhere", timeout=10)
+        urllib.request.urlopen(f"http://{emulator.address}/nowhere", timeout=60)
     refused.value.close()
 
     lines = emulator.describe().splitlines()

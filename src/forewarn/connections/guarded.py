@@ -60,6 +60,7 @@ class _Awaited(Enum):
 
     HEAD = "the rest of a head"
     BODY = "the rest of a body"
+    LAST_BODY = "the rest of a body, after which the server stops"
     READING = "that it reads what we wrote"
     FAREWELL = "nothing but its end"
 
@@ -214,7 +215,7 @@ class GuardedProtocol(NoUpgradeProtocol):
     def shutdown(self) -> None:
         super().shutdown()
         if self._incomplete is _Awaited.BODY:
-            self._await(_Awaited.FAREWELL)  # for the rest of the request, if it is on its way
+            self._await(_Awaited.LAST_BODY)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -337,6 +338,7 @@ class GuardedProtocol(NoUpgradeProtocol):
             seconds = {
                 _Awaited.HEAD: self.limits.head_seconds,
                 _Awaited.BODY: self.limits.body_seconds,
+                _Awaited.LAST_BODY: self.limits.grace_seconds - FAREWELL_SECONDS,
                 _Awaited.READING: self.limits.write_seconds,
                 _Awaited.FAREWELL: FAREWELL_SECONDS,
             }[awaited]

@@ -41,7 +41,7 @@ def followed(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
     thread.start()
     yield
     ending.set()
-    thread.join(10)
+    thread.join(60)
 
 
 def carry_out(

@@ -177,7 +177,7 @@ class Machine:
 def ask(port: int, path: str) -> tuple[int, str]:
     """Ask an agent that listens on *port* how it is."""
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:

@@ -24,7 +24,7 @@ def test_stopping_waits_for_the_hook_that_is_running(
     machine.wait_for_log("stopping hooks_running=True")
     machine.release("scheduled")
 
-    assert machine.process.wait(10) == 0
+    assert machine.process.wait(60) == 0
     assert "outcome=ready" in machine.said()
 
 
@@ -103,7 +103,7 @@ def test_systemd_is_told_how_it_goes(
     log = (machine.folder / "log").stat()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
-        systemd.settimeout(20)
+        systemd.settimeout(60)
         machine.environment = {
             **machine.environment,
             "NOTIFY_SOCKET": address,

@@ -21,7 +21,7 @@ from forewarn.connections.limits import (
 )
 from forewarn.control.http import configure
 
-TIMEOUT = 8.0
+TIMEOUT = 60.0
 
 
 class Listener:

@@ -35,7 +35,7 @@ def told(app: FastAPI, api: httpx2.Client, receiver: Receiver) -> httpx2.Client:
     def context(who: str) -> Context:
         return replace(services.context(who), rules=Rules(targets=(OPS,)))
 
-    request = OutboundRequest(method="POST", url=receiver.url, timeout=10)
+    request = OutboundRequest(method="POST", url=receiver.url, timeout=60)
     way = WebhookNotifier(OUTBOUND, request, cloud_event_body("/forewarn"))
     more = create_app(replace(services, context=context, notifiers={"ops": way}))
     client = TestClient(more, base_url="http://control/api/v1/", raise_server_exceptions=False)

@@ -21,7 +21,7 @@ def port() -> Iterator[int]:
 
 
 def ask(port: int, method: str = "GET", path: str = "/metrics", **headers: str) -> tuple[int, str]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
     for name, value in headers.items():
         connection.putheader(name, value)

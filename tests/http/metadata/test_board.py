@@ -76,8 +76,8 @@ def test_fleet_of_100_000_is_learned_at_once() -> None:
     began = perf_counter()
     shown.put_up({SCOPE: Document(document_incarnation=1)})
 
-    assert learning < 10, "ten times what it takes"
-    assert perf_counter() - began < 1, "a document does not rebuild the indexes"
+    assert learning < 30, "far more than ten times what it takes"
+    assert perf_counter() - began < learning / 2, "a document does not rebuild the indexes"
     found = shown.vm_at("10.1.134.159")
     assert found is not None
     assert found.name == "vm-99999"
@@ -190,6 +190,7 @@ def test_only_those_wake_whom_a_part_concerns() -> None:
 
     async def park() -> list[str]:
         woken: list[str] = []
+        is_woken = asyncio.Event()
 
         async def wait(vm: VirtualMachine) -> None:
             def where() -> ScopeId | None:
@@ -199,12 +200,13 @@ def test_only_those_wake_whom_a_part_concerns() -> None:
 
             await shown.waiters.wait(where, until=asyncio.Event(), seconds=TIMEOUT)
             woken.append(vm.name)
+            is_woken.set()
 
         async with asyncio.TaskGroup() as group:
             waits = [group.create_task(wait(vm)) for vm in (a, b)]
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             part(shown, machine("a", scope="other"))
-            await asyncio.sleep(0.01)
+            await asyncio.wait_for(is_woken.wait(), TIMEOUT)
             assert woken == ["a"]
             shown.remove([b.name])
         assert all(each.done() for each in waits)
@@ -221,8 +223,9 @@ def test_document_is_waited_for_until_it_or_a_later_one_is_shown(
     part(shown, VM, incarnation=1)
 
     async def wait() -> bool:
+        seconds = TIMEOUT if is_shown else 0.2
         async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(shown.await_document(SCOPE, 3, 0.2))
+            waiting = group.create_task(shown.await_document(SCOPE, 3, seconds))
             await asyncio.sleep(0.01)
             part(shown, VM, incarnation=later)
         return await waiting

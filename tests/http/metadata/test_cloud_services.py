@@ -44,7 +44,7 @@ WORDS = "Host server is undergoing maintenance."
 
 def read(vm: EmulatedVm, path: str) -> bytes:
     request = urllib.request.Request(f"{vm.url}{path}", headers={"Metadata": "true"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         body: bytes = answer.read()
     return body
 

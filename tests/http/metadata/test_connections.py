@@ -32,7 +32,7 @@ from forewarn.metadata.asgi import HttpScope, Receive, Send
 from forewarn.metadata.http import MetadataServer, open_listener, open_unix_listener
 from forewarn.settings import make_settings
 
-IMPATIENT = Limits(head_seconds=0.3, body_seconds=0.3, write_seconds=0.3, connections=40)
+IMPATIENT = Limits(head_seconds=0.5, body_seconds=0.5, write_seconds=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +329,6 @@ def test_connection_that_does_not_finish_its_request_is_closed(
     impatient: Service, beginning: bytes
 ) -> None:
     with impatient.connect() as connection:
-        connection.settimeout(3)
         connection.sendall(beginning)
 
         read_all(connection)
@@ -342,7 +341,7 @@ def test_dripping_does_not_keep_a_connection_alive(impatient: Service) -> None:
         connection.sendall(b"GET /")
         wait_until(lambda: impatient.connections == 1, "the connection is there")
 
-        wait_until(lambda: is_closed_to(connection, b"x"), "the connection is closed", timeout=3)
+        wait_until(lambda: is_closed_to(connection, b"x"), "the connection is closed", timeout=20)
 
 
 @pytest.mark.parametrize("attempt", range(4))
@@ -372,7 +371,7 @@ def test_idle_connection_outlives_the_patience_for_requests(impatient: Service) 
         replies = Replies(connection)
         connection.sendall(GET)
         assert replies.next().status == 200
-        connection.settimeout(0.7)
+        connection.settimeout(2 * IMPATIENT.head_seconds)
         with pytest.raises(TimeoutError):
             connection.recv(1)
 
@@ -381,20 +380,25 @@ def test_idle_connection_outlives_the_patience_for_requests(impatient: Service) 
         assert read_reply(connection).status == 200
 
 
-def test_connections_are_capped_and_freed(impatient: Service) -> None:
+def test_connections_are_capped_and_freed() -> None:
+    with running(limits=Limits(connections=40)) as service:
+        fill_and_leave(service)
+
+        assert service.request().status == 200
+
+
+def fill_and_leave(service: Service) -> None:
     with ExitStack() as stack:
-        polite = [stack.enter_context(impatient.connect()) for _ in range(40)]
+        polite = [stack.enter_context(service.connect()) for _ in range(40)]
         for connection in polite:
             connection.sendall(GET)
             assert read_reply(connection).status == 200
-        extra = stack.enter_context(impatient.connect())
+        extra = stack.enter_context(service.connect())
         extra.sendall(GET)
         assert read_reply(extra).status == 200
         assert read_all(polite[0]) == b"", "the oldest idle one has gone"
-        wait_until(lambda: impatient.connections == 40, "the new one is in its place")
-    wait_until(lambda: impatient.connections == 0, "all are freed")
-
-    assert impatient.request().status == 200
+        wait_until(lambda: service.connections == 40, "the new one is in its place")
+    wait_until(lambda: service.connections == 0, "all are freed")
 
 
 def test_cap_leaves_room_for_other_files() -> None:
@@ -444,14 +448,17 @@ def test_unix_socket_has_the_mode_that_is_set(
         assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-def test_each_pipelined_request_has_its_own_time(impatient: Service) -> None:
+def test_each_pipelined_request_has_its_own_time() -> None:
     """Every segment ends inside the next head, so a deadline for the first would cut them off."""
-    answered = 0
-    with impatient.connect() as connection:
+    answered, patience = 0, 2.0
+    with (
+        running(limits=Limits(head_seconds=patience)) as service,
+        service.connect() as connection,
+    ):
         replies = Replies(connection)
         connection.sendall(GET[:10])
         began = perf_counter()
-        while perf_counter() - began < 3 * IMPATIENT.head_seconds:
+        while perf_counter() - began < 1.5 * patience:
             connection.sendall(GET[10:] + GET[:10])
             assert replies.next().status == 200
             answered += 1
@@ -459,8 +466,11 @@ def test_each_pipelined_request_has_its_own_time(impatient: Service) -> None:
     assert answered > 0
 
 
-def test_stop_does_not_wait_for_the_rest_of_a_body(caplog: pytest.LogCaptureFixture) -> None:
-    with running() as service, service.connect() as connection:
+def test_stop_does_not_wait_for_ever_for_the_rest_of_a_body(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = Limits(grace_seconds=1.2, body_seconds=10 * TIMEOUT)
+    with running(limits=limits) as service, service.connect() as connection:
         headers = {"Metadata": "true", "Content-Length": "100"}
         connection.sendall(compose("POST", POLL, headers) + b"half")
         wait_until(lambda: service.requests == 1, "the request has begun")
@@ -471,7 +481,9 @@ def test_stop_does_not_wait_for_the_rest_of_a_body(caplog: pytest.LogCaptureFixt
 
 
 def test_stop_answers_a_request_whose_body_is_on_its_way() -> None:
-    with running() as service, service.connect() as connection, service.connect() as idle:
+    with ExitStack() as stack:
+        service = stack.enter_context(running(limits=Limits(grace_seconds=TIMEOUT)))
+        connection, idle = (stack.enter_context(service.connect()) for _ in range(2))
         idle.sendall(compose("HEAD", POLL, {"Metadata": "true"}))
         read_reply(idle, "HEAD")
         body = approval(service.create())

@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.http.metadata.conftest import (
     POLL,
+    TIMEOUT,
     Replies,
     Reply,
     Service,
@@ -59,28 +60,25 @@ def without_request_id(reply: Reply) -> tuple[int, dict[str, str], bytes]:
 def test_slow_first_call_is_slow_once(service: Service) -> None:
     set_fault(service, FaultKind.SLOW, seconds=0.4, times=1)
 
-    took = []
-    for _ in range(2):
-        began = monotonic()
-        assert service.request().status == 200
-        took.append(monotonic() - began)
-
-    assert took[0] >= 0.4
-    assert took[1] < 0.4
-
-
-def test_slow_answers_do_not_hold_up_each_other_or_the_neighbour(service: Service) -> None:
-    set_fault(service, FaultKind.SLOW, seconds=1)
-
     began = monotonic()
-    with ThreadPoolExecutor(4) as threads:
+    assert service.request().status == 200
+
+    assert monotonic() - began >= 0.4
+    assert VM not in service.faults
+
+
+def test_slow_answers_do_not_hold_up_each_other_or_the_neighbour() -> None:
+    with running() as service, ThreadPoolExecutor(4) as threads:
+        set_fault(service, FaultKind.SLOW, seconds=TIMEOUT)
         slow = [threads.submit(service.request) for _ in range(4)]
-        service.request(source=NEIGHBOUR)
-        neighbour_took = monotonic() - began
+        wait_until(lambda: service.requests == 4, "all are slow at the same time")
+        neighbour = service.request(source=NEIGHBOUR)
+        is_slow = service.requests == 4
+        service.begin_to_stop()
         replies = [poll.result() for poll in slow]
 
-    assert neighbour_took < 1
-    assert 1 <= monotonic() - began < 2.5
+    assert neighbour.status == 200
+    assert is_slow, "the neighbour was answered meanwhile"
     assert {reply.status for reply in replies} == {200}
 
 
@@ -94,7 +92,7 @@ def test_slow_post_is_still_an_approval(service: Service) -> None:
 
 def test_stop_does_not_wait_for_the_slow() -> None:
     with running() as service:
-        set_fault(service, FaultKind.SLOW, seconds=60, times=1)
+        set_fault(service, FaultKind.SLOW, seconds=TIMEOUT, times=1)
         with service.connect() as connection:
             connection.sendall(compose("GET", POLL, {"Metadata": "true"}))
             wait_until(lambda: VM not in service.faults, "the poll has begun to be slow")
@@ -102,7 +100,7 @@ def test_stop_does_not_wait_for_the_slow() -> None:
             service.begin_to_stop()
             assert read_reply(connection).status == 200
 
-    assert monotonic() - began < 3
+    assert monotonic() - began < TIMEOUT / 2
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -237,7 +235,7 @@ def test_reset_in_the_middle_of_a_connection_ends_it(service: Service) -> None:
 
 
 def test_who_has_left_while_it_was_slow_uses_up_no_other_fault(service: Service) -> None:
-    set_fault(service, FaultKind.SLOW, seconds=60, times=1)
+    set_fault(service, FaultKind.SLOW, seconds=TIMEOUT, times=1)
     set_fault(service, FaultKind.RESET, times=1)
 
     with capture_logs() as logs:
@@ -259,7 +257,7 @@ def test_reset_over_a_unix_socket_closes_without_an_answer(tmp_path: Path) -> No
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(path))
             connection.sendall(compose("GET", POLL, {"Metadata": "true"}))
-            connection.settimeout(8)
+            connection.settimeout(TIMEOUT)
 
             assert connection.recv(1) == b""
 

@@ -178,7 +178,7 @@ def test_poll_that_waited_says_how_long(journaled: Service) -> None:
         waiting = threads.submit(journaled.request, headers=headers)
         wait_until(lambda: journaled.parked == 1, "the poll waits")
         event_id = journaled.create()
-        waiting.result(10)
+        waiting.result(60)
 
     first, second = journaled.journal.requests_of(VM)
     assert not first.shows(event_id)

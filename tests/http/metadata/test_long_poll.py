@@ -9,6 +9,7 @@ from time import monotonic
 import pytest
 from tests.http.metadata.conftest import (
     POLL,
+    TIMEOUT,
     WEB,
     Replies,
     Service,
@@ -48,7 +49,7 @@ def test_waiting_ends_with_304_after_the_wanted_time(quiet_service: Service) -> 
 
     assert (reply.status, reply.headers["etag"]) == (304, "0")
     assert reply.headers["preference-applied"] == "wait=1"
-    assert 0.9 < monotonic() - began < 3
+    assert 0.9 < monotonic() - began < TIMEOUT / 2
     assert quiet_service.parked == 0
 
 
@@ -73,7 +74,7 @@ def test_nobody_waits_who_did_not_ask_or_has_something_to_read(
     status = quiet_service.request(headers=headers).status
 
     assert status == (304 if headers.get("If-None-Match") == "0" else 200)
-    assert monotonic() - began < 1
+    assert monotonic() - began < 15, "half of what it may wait"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_client_that_goes_while_waiting_is_forgotten(service: Service, *, linger
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
     connection.close()
 
-    wait_until(lambda: service.parked == 0, "the poll is forgotten", timeout=3)
+    wait_until(lambda: service.parked == 0, "the poll is forgotten")
     wait_until(lambda: service.connections == 0, "the connection is freed")
 
 

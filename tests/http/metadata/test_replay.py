@@ -12,6 +12,7 @@ import pytest
 from tests.http.metadata.conftest import (
     FLEET,
     POLL,
+    TIMEOUT,
     VERSION,
     Service,
     compose,
@@ -227,7 +228,7 @@ def test_first_poll_begins_it_and_speed_divides_its_times() -> None:
         passed, second = monotonic() - began, service.request()
 
     assert first.body == FIRST
-    assert 0.2 < passed < 3
+    assert 0.2 < passed < 15
     assert (second.body, second.headers["retry-after"]) == (SECOND, "5")
 
 
@@ -254,7 +255,7 @@ def test_poll_waits_no_longer_than_it_wants(replay: Service) -> None:
     with wait_for_change(replay, 1) as connection:
         assert read_reply(connection).status == 304
 
-    assert 0.9 < monotonic() - began < 4
+    assert 0.9 < monotonic() - began < TIMEOUT / 2
 
 
 def test_end_of_the_server_ends_the_waiting() -> None:

@@ -5,23 +5,29 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from time import monotonic
 
+import pytest
+
 from forewarn.console.rendered_pages import RenderedMain, RenderedPages
 
 
 class Renderer:
-    """Counts what it renders, which takes a moment, and how many renderings run at once."""
+    """Counts what it renders, and how many renderings run at once; they end when they may."""
 
     def __init__(self) -> None:
         self.made = 0
         self.most = 0
         self.version = 0
+        self.has_begun, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
         self._running = 0
 
     async def render(self) -> RenderedMain:
         self._running += 1
         self.most = max(self.most, self._running)
         shown = self.version
-        await asyncio.sleep(0.01)
+        self.has_begun.set()
+        await asyncio.sleep(0)
+        await self.may_end.wait()
         self._running -= 1
         self.made += 1
         return RenderedMain(str(shown), b"page")
@@ -30,8 +36,8 @@ class Renderer:
         return self.version
 
 
-def ask(pages: RenderedPages, of: Renderer, key: str = "/") -> Awaitable[RenderedMain]:
-    return pages.find(key, of.stamp, of.render)
+async def ask(pages: RenderedPages, of: Renderer, key: str = "/") -> RenderedMain:
+    return await pages.find(key, of.stamp, of.render)
 
 
 def run(life: Callable[[RenderedPages, Renderer], Awaitable[None]], gap: float = 0) -> Renderer:
@@ -63,15 +69,16 @@ def test_page_is_made_again_after_a_change_and_for_others() -> None:
 
 def test_changes_while_a_page_is_rendered_cost_one_more_rendering_after_it() -> None:
     async def life(pages: RenderedPages, of: Renderer) -> None:
-        async def change_and_ask(after: float) -> RenderedMain:
-            await asyncio.sleep(after)
-            of.version += 1
-            return await ask(pages, of)
-
-        changes = (change_and_ask(number / 1000) for number in range(1, 6))
-        first, *later = await asyncio.gather(ask(pages, of), *changes)
-        assert first.digest == "0"
-        assert {page.digest for page in later} == {"5"}
+        of.may_end.clear()
+        async with asyncio.TaskGroup() as group:
+            first, later = group.create_task(ask(pages, of)), []
+            await of.has_begun.wait()
+            for of.version in range(1, 6):
+                later.append(group.create_task(ask(pages, of)))
+                await asyncio.sleep(0)
+            of.may_end.set()
+        assert first.result().digest == "0"
+        assert {page.result().digest for page in later} == {"5"}
 
     done = run(life)
     assert (done.made, done.most) == (2, 1)
@@ -109,9 +116,12 @@ def test_those_who_wait_for_a_page_that_fails_are_told_and_others_try_again() ->
 
 def test_one_who_leaves_takes_the_page_from_nobody() -> None:
     async def life(pages: RenderedPages, of: Renderer) -> None:
-        impatient = asyncio.wait_for(ask(pages, of), 0.001)
-        gone, page = await asyncio.gather(impatient, ask(pages, of), return_exceptions=True)
-        assert isinstance(gone, TimeoutError)
-        assert page == RenderedMain("0", b"page")
+        of.may_end.clear()
+        async with asyncio.TaskGroup() as group:
+            other = group.create_task(ask(pages, of))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ask(pages, of), 0.001)
+            of.may_end.set()
+        assert other.result() == RenderedMain("0", b"page")
 
     assert run(life).made == 1
