@@ -289,7 +289,7 @@ def test_record_that_others_can_write_is_not_followed(tmp_path: Path) -> None:
     record.chmod(0o666)
 
     with pytest.raises(HostSetupError, match="Other users can write"):
-        ThisHost(directory=tmp_path).undo()
+        ThisHost(directory=tmp_path).foresee_undo()
 
 
 def test_missing_program_is_named_with_its_package() -> None:
