@@ -131,29 +131,6 @@ def test_code_under_test_may_be_another_process(emulator: Emulator) -> None:
     event.assert_status("Completed")
 
 
-@pytest.mark.parametrize(
-    ("listen", "host"),
-    [
-        (("127.0.0.2", 0), "127.0.0.2"),
-        (("::1", 0), "[::1]"),
-        (("0.0.0.0", 0), "127.0.0.1"),  # noqa: S104 - everywhere is here, too
-    ],
-)
-def test_address_is_where_it_listens(listen: tuple[str, int], host: str) -> None:
-    emulator = Emulator(default_vm="web-0")
-    emulator.start(listen)
-    try:
-        web = emulator.vm("web-0")
-
-        assert emulator.address.rpartition(":")[0] == host
-        assert ask(f"http://{emulator.address}/metadata/versions")
-        assert ask(f"{web.url}/metadata/versions")
-        assert ask(f"{web.environment['FOREWARN_METADATA_URL']}/metadata/versions")
-        assert ask(f"{emulator.control_url}/healthz")
-    finally:
-        emulator.close()
-
-
 def test_environment_is_for_programs_of_any_kind(emulator: Emulator) -> None:
     web = emulator.vm("web-0")
 

@@ -1,0 +1,72 @@
+"""Programs and features of a machine that tests need; a test without them is skipped, and says so.
+
+This is also a plugin of pytest: skips for the same reason become one line of the summary, however
+many tests and files they are in.
+"""
+
+import os
+import shutil
+import socket
+from collections.abc import Generator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PATH = f"{os.defpath}:/usr/sbin:/sbin"
+"""Where programs are, whatever the environment of the tests says."""
+HERE = Path(__file__)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report a skip of this module here, not at the test: pytest folds those of one place."""
+    report = yield
+    if report.skipped and call.excinfo is not None and isinstance(report.longrepr, tuple):
+        lines = [entry.lineno for entry in call.excinfo.traceback if entry.path == HERE]
+        if lines:
+            report.longrepr = (str(HERE), lines[-1] + 1, report.longrepr[2])
+    return report
+
+
+def need(*programs: str | Path, path: str = PATH) -> None:
+    """Skip the test unless *programs* are installed."""
+    for program in programs:
+        if shutil.which(program, path=path) is None:
+            skip_without(Path(program).name)
+
+
+def need_libvirt() -> None:
+    """Skip the test unless libvirt's module for Python is installed."""
+    if find_spec("libvirt") is None:
+        skip_without("libvirt-python")
+
+
+def skip_without(name: str) -> None:
+    """Skip the test because *name* is not installed."""
+    pytest.skip(say_missing(name))
+
+
+def say_missing(name: str) -> str:
+    """Return the reason of a test that is skipped because *name* is not installed."""
+    return f"{name} is not installed; run make test-needs"
+
+
+def need_ipv6() -> None:
+    """Skip the test unless this machine has an IPv6 loopback address."""
+    if not has_ipv6():
+        pytest.skip("IPv6 is disabled: this machine has no address ::1")
+
+
+@cache
+def has_ipv6() -> bool:
+    """Tell whether this machine has an IPv6 loopback address."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
