@@ -11,11 +11,12 @@ from collections.abc import Generator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 PATH = f"{os.defpath}:/usr/sbin:/sbin"
-"""Where programs are, whatever the environment of the tests says."""
+"""Where programs of an administrator are too, whatever the environment of the tests says."""
 HERE = Path(__file__)
 
 
@@ -32,11 +33,17 @@ def pytest_runtest_makereport(
     return report
 
 
-def need(*programs: str | Path, path: str = PATH) -> None:
-    """Skip the test unless *programs* are installed."""
+def need(*programs: str | Path, path: str | None = None) -> None:
+    """Skip the test unless *programs* are installed, in *path* or in that of the environment."""
     for program in programs:
         if shutil.which(program, path=path) is None:
             skip_without(Path(program).name)
+
+
+def find(program: str) -> str:
+    """Return where *program* is, or skip the test."""
+    found = shutil.which(program) or shutil.which(program, path=PATH)
+    return found or skip_without(program)
 
 
 def need_libvirt() -> None:
@@ -45,7 +52,7 @@ def need_libvirt() -> None:
         skip_without("libvirt-python")
 
 
-def skip_without(name: str) -> None:
+def skip_without(name: str) -> NoReturn:
     """Skip the test because *name* is not installed."""
     pytest.skip(say_missing(name))
 

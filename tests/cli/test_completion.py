@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.needs import find
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -45,13 +45,6 @@ def script_of(shell: str) -> str:
     result = CliRunner().invoke(app, ["completion", shell])
     assert result.exit_code == 0
     return result.stdout
-
-
-def find(shell: str) -> str:
-    path = shutil.which(shell)
-    if path is None:
-        pytest.skip(f"{shell} is not installed")
-    return path
 
 
 def complete(line: str, environment: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ from tests.executors.conftest import (
     wait_for,
 )
 from tests.executors.host_work import WORK, host_work, make_host_worker
+from tests.needs import need_libvirt
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTaskKind
@@ -88,7 +89,7 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
 
 
 def test_libvirt_of_the_reference_has_every_key(tmp_path: Path) -> None:
-    pytest.importorskip("libvirt")
+    need_libvirt()
     text = fence("toml", 1)
     path = tmp_path / "executors.toml"
     path.write_text(text, encoding="utf-8")

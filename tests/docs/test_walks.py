@@ -1,12 +1,12 @@
 """Every block of README, tutorials and how-tos is run, here or by the test named above it."""
 
 import ast
-import shutil
 from pathlib import Path
 
 import pytest
 from tests.docs.blocks import PAGES, ROOT, Block, read_blocks, read_commands
 from tests.docs.walks import walking
+from tests.needs import need
 
 BLOCKS = [block for page in PAGES for block in read_blocks(page)]
 CLAIMED = [block for block in BLOCKS if block.claim]
@@ -17,9 +17,7 @@ NEEDED = {"examples/testing/README.md": ("curl", "jq", "node")}
 
 @pytest.mark.parametrize("page", WALKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    for program in NEEDED.get(str(page.relative_to(ROOT)), ()):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed; run scripts/test_needs.sh as root")
+    need(*NEEDED.get(str(page.relative_to(ROOT)), ()))
 
     with walking(tmp_path) as walk:
         for block in read_blocks(page):

@@ -1,6 +1,5 @@
 """A host that is set up, with what runs there: the server, dnsmasq, libvirt's client and doctor."""
 
-import shutil
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from tests.e2e.guest_networks import (
 )
 from tests.e2e.relays import METADATA, Guest, Place, is_served
 from tests.e2e.test_replica_cut_off import ip
+from tests.needs import PATH, need
 
 from forewarn.cli.examination.findings import Finding, FindingVerdict
 from forewarn.cli.examination.host import examine_host
@@ -90,8 +90,7 @@ def test_guest_reads_its_own_events_and_nobody_elses(quiet: GuestNetwork) -> Non
 @contextmanager
 def serving_dhcp(network: GuestNetwork, directory: Path) -> Iterator[None]:
     """Run dnsmasq on the host, with the files of *directory*."""
-    if shutil.which("dnsmasq", path="/usr/sbin:/usr/bin") is None:
-        pytest.skip("dnsmasq is not installed")
+    need("dnsmasq", path=PATH)
     log = network.folder / "dnsmasq.log"
     words = (
         *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", f"--conf-dir={directory}"),
@@ -129,8 +128,7 @@ done
 
 
 def test_dhcp_leads_a_guest_to_the_service(network: GuestNetwork) -> None:
-    if shutil.which("busybox") is None:
-        pytest.skip("busybox is not installed")
+    need("busybox")
     directory = network.folder / "dnsmasq.d"
     directory.mkdir()
     binding = ("--binding", f"v1={mac_of(1)},{LEASED}")
@@ -203,8 +201,7 @@ NODE = """
 def test_ports_come_from_libvirt_and_addresses_from_the_fleet(
     network: GuestNetwork, blocks: list[Block]
 ) -> None:
-    if shutil.which("virsh") is None:
-        pytest.skip("virsh is not installed")
+    need("virsh")
     node, fleet = network.folder / "node.xml", network.folder / "fleet.toml"
     node.write_text(NODE.format(mac=mac_of(1)), encoding="utf-8")
     fleet.write_text(FLEET, encoding="utf-8")

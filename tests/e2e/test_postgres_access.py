@@ -15,13 +15,14 @@ from tests.docs.blocks import Block
 from tests.e2e.conftest import START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.forks import Forks
 from tests.e2e.test_secrets import TALKATIVE
+from tests.needs import say_missing
 from tests.ports import free_port
 from tests.postgres import USER, Cluster, make_folder, run, run_cluster
 
 PASSWORD = "hunter2"  # noqa: S105
 OPENSSL = shutil.which("openssl")
 FOREWARN = Path(sys.executable).with_name("forewarn")
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
+pytestmark = pytest.mark.skipif(OPENSSL is None, reason=say_missing("openssl"))
 
 RULES = """
 hostssl certified all 127.0.0.1/32 cert

@@ -19,10 +19,11 @@ from tests.e2e.conftest import (
     run_script,
     wait_until,
 )
+from tests.needs import say_missing
 from tests.ports import free_port
 
 OPENSSL = shutil.which("openssl")
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
+pytestmark = pytest.mark.skipif(OPENSSL is None, reason=say_missing("openssl"))
 
 CONFIG = """
 [ca]

@@ -1,7 +1,6 @@
 """The examples in a network namespace, where 169.254.169.254 is ours."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +8,7 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import Block, read_commands
 from tests.docs.walks import SECONDS, is_shown
-
-
-def need(*tools: str) -> None:
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not here; run scripts/test_needs.sh as root")
+from tests.needs import need
 
 
 def need_namespaces() -> None:

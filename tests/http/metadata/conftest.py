@@ -195,6 +195,7 @@ class Service:
         self._app = JournaledApp(app, identity, self.journal) if is_journaled else app
         hosts = ("127.0.0.1", "::1", "::") if has_ipv6() else ("127.0.0.1",)
         listeners = [open_listener(host, 0) for host in hosts]
+        self._ports_v6: list[int]
         self.port, *self._ports_v6 = (at.getsockname()[1] for at in listeners)
         self.unix_path = unix_path
         if unix_path is not None:
