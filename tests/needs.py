@@ -62,6 +62,12 @@ def say_missing(name: str) -> str:
     return f"{name} is not installed; run make test-needs"
 
 
+def need_root(why: str) -> None:
+    """Skip the test unless root runs it; *why* is what only root can do."""
+    if os.geteuid() != 0:
+        pytest.skip(f"only root can {why}; run the tests as root")
+
+
 def need_ipv6() -> None:
     """Skip the test unless this machine has an IPv6 loopback address."""
     if not has_ipv6():
