@@ -1,13 +1,12 @@
 """Programs and features of a machine that tests need; a test without them is skipped, and says so.
 
-This is also a plugin of pytest: skips for the same reason become one line of the summary, however
-many tests and files they are in.
+With `fold_skip`, skips for the same reason are one line of the summary, however many tests and
+files they are in.
 """
 
 import os
 import shutil
 import socket
-from collections.abc import Generator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,17 +19,12 @@ PATH = f"{os.defpath}:/usr/sbin:/sbin"
 HERE = Path(__file__)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    call: pytest.CallInfo[None],
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report a skip of this module here, not at the test: pytest folds those of one place."""
-    report = yield
+def fold_skip(report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
+    """Report a skip of this module here, not at its test: pytest folds skips of one place."""
     if report.skipped and call.excinfo is not None and isinstance(report.longrepr, tuple):
         lines = [entry.lineno for entry in call.excinfo.traceback if entry.path == HERE]
         if lines:
             report.longrepr = (str(HERE), lines[-1] + 1, report.longrepr[2])
-    return report
 
 
 def need(*programs: str | Path, path: str | None = None) -> None:
