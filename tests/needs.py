@@ -7,6 +7,7 @@ files they are in.
 import os
 import shutil
 import socket
+import subprocess
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +35,7 @@ def need(*programs: str | Path, path: str | None = None) -> None:
             skip_without(Path(program).name)
 
 
-def find(program: str) -> str:
+def find_program(program: str) -> str:
     """Return where *program* is, or skip the test."""
     found = shutil.which(program) or shutil.which(program, path=PATH)
     return found or skip_without(program)
@@ -60,6 +61,13 @@ def need_root(why: str) -> None:
     """Skip the test unless root runs it; *why* is what only root can do."""
     if os.geteuid() != 0:
         pytest.skip(f"only root can {why}; run the tests as root")
+
+
+def need_namespaces(*flags: str) -> None:
+    """Skip the test unless this user can make namespaces: *flags* are those of unshare."""
+    command = [find_program("unshare"), *flags, "true"]
+    if subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip(f"this machine does not permit unshare {' '.join(flags)}; run as root")
 
 
 def need_ipv6() -> None:

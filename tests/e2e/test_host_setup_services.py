@@ -1,5 +1,6 @@
 """A host that is set up, with what runs there: the server, dnsmasq, libvirt's client and doctor."""
 
+import os
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from tests.e2e.guest_networks import (
 )
 from tests.e2e.relays import METADATA, Guest, Place, is_served
 from tests.e2e.test_replica_cut_off import ip
-from tests.needs import PATH, need
+from tests.needs import PATH, find_program, need
 
 from forewarn.cli.examination.findings import Finding, FindingVerdict
 from forewarn.cli.examination.host import examine_host
@@ -299,7 +300,8 @@ def test_missing_program_is_named_with_its_package() -> None:
 def test_only_root_changes_the_host() -> None:
     program = "from forewarn.host_setup.this_host import ThisHost; ThisHost().undo()"
     # There it is nobody, who can still read an interpreter that is root's.
-    command = ("/usr/bin/unshare", "--user", sys.executable, "-c", program)
+    as_nobody = (find_program("unshare"), "--user") if os.geteuid() == 0 else ()
+    command = (*as_nobody, sys.executable, "-c", program)
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

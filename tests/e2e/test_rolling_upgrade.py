@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 from tests.e2e.replicas import Crowd, Trio
-from tests.needs import find
+from tests.needs import find_program
 
 import forewarn
 from forewarn.storage.schema import HEAD, REVISIONS
@@ -56,7 +56,7 @@ listen metadata
 @contextmanager
 def balance(front: Server, servers: list[Server], folder: Path) -> Generator[None]:
     """Have HAProxy pass on what comes to the metadata endpoint of *front*."""
-    program = find("haproxy")
+    program = find_program("haproxy")
     lines = "\n".join(
         f"  server replica-{place} 127.0.0.1:{each.metadata_port} port {each.control_port}"
         for place, each in enumerate(servers)

@@ -18,7 +18,7 @@ from tests.e2e.conftest import (
     run_script,
     wait_until,
 )
-from tests.needs import find
+from tests.needs import find_program
 from tests.ports import free_port
 
 CONFIG = """
@@ -86,7 +86,7 @@ def make_pair_in(
 
 
 def _openssl(*arguments: object) -> None:
-    command = [find("openssl"), *map(str, arguments)]
+    command = [find_program("openssl"), *map(str, arguments)]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 

@@ -5,21 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tests.docs.blocks import Block, read_commands
 from tests.docs.walks import SECONDS, is_shown
-from tests.needs import need
-
-
-def need_namespaces() -> None:
-    probe = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--net"]
-    if subprocess.run([*probe, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine lets us make no network namespace")
+from tests.needs import need, need_namespaces
 
 
 def test_built_in_address_is_ours_in_a_namespace(blocks: list[Block]) -> None:
-    need("curl", "jq", "unshare")
-    need_namespaces()
+    need("curl", "jq")
+    need_namespaces(*(("--net",) if os.getuid() == 0 else ("--user", "--net")))
 
     for block in blocks:
         ((command, shown),) = read_commands(block.text)

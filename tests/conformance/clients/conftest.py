@@ -360,6 +360,7 @@ def network(wired_network: Network) -> Iterator[Network]:
 
 def make_host(stack: ExitStack) -> Namespace:
     """Make a namespace that lasts as long as *stack*, or skip the test."""
+    needs.need("ip", "unshare", path=needs.PATH)
     # Root can always; others can in a user namespace, where the system allows that.
     for flags in ((), ("--user", "--map-root-user")):
         if _succeeds(("unshare", *flags, "--net", "--uts", "ip", "link", "set", "lo", "up")):
