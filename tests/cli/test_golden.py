@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.cli.golden_script import VIRTUAL_YEAR, Disguise, Ended, Step, play, read_script
 from tests.cli.test_help import commands
-from tests.needs import need_libvirt
+from tests.needs import PATH, need, need_libvirt
 from tests.receiver import Receiver
 from typer.testing import CliRunner
 
@@ -184,6 +184,8 @@ def test_command_does_what_its_script_says(
 ) -> None:
     if script.stem == "fleet-import":
         need_libvirt()
+    if script.stem == "host-setup":
+        need("ip", path=PATH)
 
     def invoke(arguments: list[str], variables: Mapping[str, str]) -> Ended:
         environment = {"FOREWARN_SERVER": server, "COLUMNS": "80", **variables}

@@ -78,6 +78,7 @@ InstalledMaker = Callable[..., Installed]
 @pytest.fixture
 def install(tmp_path: Path) -> InstalledMaker:
     """Return a function that installs a hook of contrib with settings."""
+    need("flock")
 
     def make(name: str, **settings: str) -> Installed:
         return Installed(name=name, folder=tmp_path, settings=settings)
