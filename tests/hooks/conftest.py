@@ -34,6 +34,7 @@ class Installed:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        need("flock")
         (self.folder / "conf").mkdir(exist_ok=True)
         lines = [f"{name}='{value}'\n" for name, value in self.settings.items()]
         (self.folder / "conf" / f"{self.name}.conf").write_text("".join(lines), encoding="ascii")
@@ -78,7 +79,6 @@ InstalledMaker = Callable[..., Installed]
 @pytest.fixture
 def install(tmp_path: Path) -> InstalledMaker:
     """Return a function that installs a hook of contrib with settings."""
-    need("flock")
 
     def make(name: str, **settings: str) -> Installed:
         return Installed(name=name, folder=tmp_path, settings=settings)
