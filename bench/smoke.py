@@ -33,7 +33,7 @@ def new_parser(description: str | None) -> argparse.ArgumentParser:
 
 def skip_without(*programs: str) -> None:
     """Say that a part cannot be measured, because *programs* are not installed."""
-    skip(f"{' and '.join(programs)} not installed; run scripts/test_needs.sh as root")
+    skip(f"{' and '.join(programs)} not installed; run make test-needs")
 
 
 def skip(reason: str) -> None:

@@ -1,6 +1,6 @@
 """Run `forewarn demo`, and take the pictures of the console in docs/ in the middle of its roll-out.
 
-It needs Debian's headless Chromium, which scripts/test_needs.sh installs.
+It needs Debian's headless Chromium, which `make test-needs` installs.
 """
 
 import re

@@ -10,6 +10,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from tests.docs.blocks import Block, find_claimed
+from tests.needs import fold_skip
 from tests.postgres import Cluster, run_cluster
 
 settings.register_profile("default", deadline=None, derandomize=True)
@@ -104,9 +105,10 @@ def postgres_url(postgres: Cluster) -> Generator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    fold_skip(report, call)
     if report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("--no-skips"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped: {report.longrepr}"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Generator, Mapping
@@ -12,8 +11,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import pytest
 from tests.e2e.conftest import wait_until
+from tests.needs import need
 from tests.ports import free_port
 from tests.postgres import ENVIRONMENT, as_user, find_binaries, make_folder
 
@@ -117,9 +116,7 @@ class Member:
 @contextmanager
 def run_patroni(**settings: object) -> Generator[tuple[Member, Member]]:
     """Run a leader and a replica; *settings* are those that the cluster agrees on."""
-    for program in ("etcd", "patroni", "patronictl"):
-        if shutil.which(program, path=ENVIRONMENT["PATH"]) is None:
-            pytest.skip(f"{program} is not here; run scripts/test_needs.sh as root")
+    need("etcd", "patroni", "patronictl", path=ENVIRONMENT["PATH"])
     binaries = find_binaries()
     with make_folder() as folder, ExitStack() as stack:
         etcd_port = free_port()

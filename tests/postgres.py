@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 import psycopg
-import pytest
 from sqlalchemy import create_engine, make_url
+from tests.needs import need, skip_without
 from tests.ports import free_port
 
 USER = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
@@ -162,8 +162,10 @@ def find_binaries() -> Path:
     found = [*Path("/usr/lib/postgresql").glob("*/bin")]
     if not found and (program := shutil.which("pg_ctl")):
         found = [Path(program).parent]
-    if not found or (os.geteuid() == 0 and shutil.which("setpriv") is None):
-        pytest.skip("there is no PostgreSQL server; run scripts/test_needs.sh as root")
+    if not found:
+        skip_without("PostgreSQL")
+    if os.geteuid() == 0:
+        need("setpriv", path=ENVIRONMENT["PATH"])
     return max(found)
 
 

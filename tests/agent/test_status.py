@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.agent.conftest import ID, NOON, make_case, make_change, make_event
 from tests.e2e.conftest import wait_until
+from tests.needs import need_ipv6
 
 from forewarn.agent.errors import AgentError
 from forewarn.agent.listener import start_listener
@@ -180,6 +181,8 @@ def test_address_that_is_taken_is_named() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_listener_answers_on_either_family(host: str) -> None:
+    if host == "::1":
+        need_ipv6()
     listener = start_listener((host, 0), Status(heartbeat=time.monotonic()))
     try:
         connection = HTTPConnection(host, listener.server_address[1], timeout=10)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 from tests.browser.windows import FLEET, SECONDS, Windows
+from tests.needs import need
 
 from forewarn.testing.emulator import Emulator
 
@@ -32,8 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="module")  # its event loop is in the way of tests of other files
 def chromium() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip("needs chromium-headless-shell: apt-get install chromium-headless-shell")
+    need(CHROMIUM)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(FLAGS))
         yield browser

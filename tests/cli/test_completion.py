@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.needs import find_program
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -47,13 +47,6 @@ def script_of(shell: str) -> str:
     return result.stdout
 
 
-def find(shell: str) -> str:
-    path = shutil.which(shell)
-    if path is None:
-        pytest.skip(f"{shell} is not installed")
-    return path
-
-
 def complete(line: str, environment: Mapping[str, str]) -> list[str]:
     """Return what bash offers for *line*, in which the last word is not finished."""
     words = line.split(" ")
@@ -61,7 +54,7 @@ def complete(line: str, environment: Mapping[str, str]) -> list[str]:
     script = BASH.format(forewarn=FOREWARN, words=quoted, last=len(words) - 1)
     path = f"{FOREWARN.parent}{os.pathsep}{os.defpath}"
     said = subprocess.run(
-        [find("bash"), "--norc", "-c", script],
+        [find_program("bash"), "--norc", "-c", script],
         env={**environment, "PATH": path},
         capture_output=True,
         text=True,
@@ -120,7 +113,7 @@ def test_shell_gets_nothing_to_evaluate(shell: str) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_script_is_one_its_shell_understands(shell: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(script_of(shell))
-    subprocess.run([find(shell), "-n", tmp_path / "script"], timeout=TIMEOUT, check=True)
+    subprocess.run([find_program(shell), "-n", tmp_path / "script"], timeout=TIMEOUT, check=True)
 
 
 def test_commands_and_verbs_are_completed(environment: dict[str, str]) -> None:
@@ -176,7 +169,7 @@ def test_other_shells_offer_the_same(shell: str, run: Run, environment: dict[str
     script = template.format(forewarn=FOREWARN, line=line, words=line, last=3)
     path = f"{FOREWARN.parent}{os.pathsep}{os.defpath}"
     said = subprocess.run(
-        [find(shell), "-c", script],
+        [find_program(shell), "-c", script],
         env={**environment, "PATH": path, "HOME": str(Path.cwd())},
         capture_output=True,
         text=True,

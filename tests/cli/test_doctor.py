@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 import structlog
 from tests.cli.test_golden import serving
+from tests.needs import PATH, find_program, need, need_namespaces
 from tests.ports import free_port
 from typer.testing import CliRunner
 
@@ -38,7 +38,6 @@ from forewarn.storage.sqlite import open_sqlite
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
 TIMEOUT = 60
-UNSHARE = "/usr/bin/unshare"
 ANYBODY = "VMs are identified by /vm/NAME in the path, so any caller can be any VM."
 Found = Mapping[str, tuple[str, str, str]]
 
@@ -168,10 +167,10 @@ def test_missing_state_directory_fails() -> None:
     assert found["state directory"][2].startswith("try: mkdir -p ")
 
 
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv of util-linux")
 def test_state_directory_that_cannot_be_written_fails(folder: Path) -> None:
     (folder / "locked").mkdir(mode=0o555)
     drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    need(*drop[:1])
     code = (
         "from pathlib import Path; from forewarn.cli.examination.machine import _state_directory; "
         "print(_state_directory(Path('locked')).verdict)"
@@ -273,6 +272,7 @@ def test_network_disk_fails(folder: Path) -> None:
 
 @pytest.mark.parametrize(("size", "verdict"), [("1m", "fail"), ("100m", "warn")])
 def test_disk_with_little_space_is_told(folder: Path, size: str, verdict: str) -> None:
+    need_namespaces("--map-root-user", "--mount")
     (folder / "small").mkdir()
     script = f'mount -t tmpfs -o size={size} none small && exec "$0" doctor -o json'
     environment = environment_with(
@@ -282,7 +282,7 @@ def test_disk_with_little_space_is_told(folder: Path, size: str, verdict: str) -
         }
     )
     said = subprocess.run(
-        [UNSHARE, "--map-root-user", "--mount", "sh", "-c", script, FOREWARN],
+        [find_program("unshare"), "--map-root-user", "--mount", "sh", "-c", script, FOREWARN],
         env=environment,
         capture_output=True,
         text=True,
@@ -391,11 +391,13 @@ def test_metadata_address_on_no_interface_fails() -> None:
 
 
 def test_metadata_address_on_an_interface_is_fine() -> None:
+    need("ip", path=PATH)
+    need_namespaces("--map-root-user", "--net")
     script = (
         'ip link set lo up && ip address add 169.254.169.254 dev lo && exec "$0" doctor -o json'
     )
     said = subprocess.run(
-        [UNSHARE, "--map-root-user", "--net", "sh", "-c", script, FOREWARN],
+        [find_program("unshare"), "--map-root-user", "--net", "sh", "-c", script, FOREWARN],
         env=environment_with({"FOREWARN_METADATA": "169.254.169.254:80"}),
         capture_output=True,
         text=True,

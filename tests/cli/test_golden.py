@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from tests.cli.golden_script import VIRTUAL_YEAR, Disguise, Ended, Step, play, read_script
 from tests.cli.test_help import commands
+from tests.needs import PATH, need, need_libvirt
 from tests.receiver import Receiver
 from typer.testing import CliRunner
 
@@ -182,7 +183,9 @@ def test_command_does_what_its_script_says(
     script: Path, server: str, request: pytest.FixtureRequest
 ) -> None:
     if script.stem == "fleet-import":
-        pytest.importorskip("libvirt", reason="libvirt-python is not installed")
+        need_libvirt()
+    if script.stem == "host-setup":
+        need("ip", path=PATH)
 
     def invoke(arguments: list[str], variables: Mapping[str, str]) -> Ended:
         environment = {"FOREWARN_SERVER": server, "COLUMNS": "80", **variables}

@@ -3,6 +3,7 @@
 from io import StringIO
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from forewarn.cli.progress import ProgressBar, shown_as_bars, stretches
@@ -36,9 +37,13 @@ def test_progress_is_that_of_all_and_of_each_scope_that_is_not_done() -> None:
     ]
 
 
-def test_bars_are_drawn_as_they_change() -> None:
-    console = Console(file=StringIO(), force_terminal=True, width=80, color_system=None)
+@pytest.fixture
+def console(monkeypatch: pytest.MonkeyPatch) -> Console:
+    monkeypatch.setenv("TERM", "xterm")  # rich draws nothing on a dumb terminal
+    return Console(file=StringIO(), force_terminal=True, width=80, color_system=None)
 
+
+def test_bars_are_drawn_as_they_change(console: Console) -> None:
     with shown_as_bars(console) as tell:
         tell(ROW)
         tell({**ROW, "status": "waiting", "events": ROW["events"][:1], "remaining": []})
@@ -48,8 +53,7 @@ def test_bars_are_drawn_as_they_change() -> None:
     assert "2/2" in drawn
 
 
-def test_no_more_bars_are_drawn_than_fit() -> None:
-    console = Console(file=StringIO(), force_terminal=True, width=80, color_system=None)
+def test_no_more_bars_are_drawn_than_fit(console: Console) -> None:
     many = {"status": "running", "events": [], "remaining": [step(f"s/{i}", 1) for i in range(99)]}
 
     with shown_as_bars(console) as tell:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.needs import need_root
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -30,8 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def give_away(path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
+    need_root("give a file away")
     os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 

@@ -1,7 +1,6 @@
 """The programs of contrib as forewarn runs them: processes with an environment."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import environment, forks, make_server
 from tests.e2e.test_tls import Pair, make_pair_in
+from tests.needs import need
 
 __all__ = ["environment", "forks", "make_server", "pair"]
 
@@ -71,8 +71,7 @@ class Program:
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
     """Return a certificate of 127.0.0.1, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not here; run scripts/test_needs.sh as root")
+    need("openssl")
     folder = tmp_path / "certificate"
     folder.mkdir()
     return make_pair_in(folder)

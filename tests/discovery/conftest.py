@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.needs import need_libvirt
 
 ENVIRONMENT: Final = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}  # noqa: TID251
 NETWORK: Final = """
@@ -42,7 +43,7 @@ def place(attributes: str, inner: str = "") -> str:
 @pytest.fixture
 def node(tmp_path: Path) -> NodeWriter:
     """Return what writes the file of a host, and returns its URI."""
-    pytest.importorskip("libvirt", reason="libvirt-python is not installed")
+    need_libvirt()
 
     def write(*domains: str, name: str = "node") -> str:
         path = tmp_path / f"{name}.xml"

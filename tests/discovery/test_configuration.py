@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.discovery.conftest import ENVIRONMENT
+from tests.needs import need_libvirt
 
 from forewarn.discovery.command import CommandSource
 from forewarn.discovery.configuration import read_sources
@@ -47,7 +48,7 @@ def test_program_is_a_source(write: Write, tmp_path: Path) -> None:
 
 
 def test_hypervisors_are_a_source(write: Write, tmp_path: Path) -> None:
-    pytest.importorskip("libvirt", reason="libvirt-python is not installed")
+    need_libvirt()
     (tmp_path / "map.toml").write_text('[[scale_set]]\nname = "batch"\n', encoding="utf-8")
     more = 'host = "kvm-1"\nmapping = "map.toml"\naddresses = ["agent", "lease"]\n'
 
@@ -88,7 +89,7 @@ def test_hypervisors_are_a_source(write: Write, tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_told_with_its_line(write: Write, text: str, problem: str) -> None:
     if "mapping" in text and LIBVIRT in text:
-        pytest.importorskip("libvirt", reason="libvirt-python is not installed")
+        need_libvirt()
 
     with pytest.raises(TablesError) as refusal:
         read_sources(write(text), ENVIRONMENT)

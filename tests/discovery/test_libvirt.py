@@ -3,10 +3,12 @@
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.discovery.conftest import ENVIRONMENT, NodeWriter, domain, place
+from tests.needs import need_libvirt
 
 from forewarn.discovery.domains import (
     FoundDomain,
@@ -253,8 +255,7 @@ def test_addresses_that_an_operator_has_written_are_no_claim() -> None:
     ],
 )
 def test_neighbours_are_those_of_the_host(uri: str, words: tuple[str, ...] | None) -> None:
-    probe = pytest.importorskip(
-        "forewarn.discovery.libvirt_probe", reason="libvirt-python is not installed"
-    )
+    need_libvirt()
+    probe = import_module("forewarn.discovery.libvirt_probe")
 
     assert probe.neighbour_command(uri) == words

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.discovery.conftest import ENVIRONMENT, NETWORK, domain
 from tests.e2e.conftest import ANSWER_SECONDS, Server, wait_until
+from tests.needs import need_libvirt
 
 from forewarn.discovery.configuration import DiscoveryTable, read_sources
 from forewarn.discovery.domains import read_domain
@@ -24,7 +25,7 @@ TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 
 @pytest.fixture(autouse=True)
 def _libvirt() -> None:
-    pytest.importorskip("libvirt", reason="libvirt-python is not installed")
+    need_libvirt()
 
 
 def test_files_of_the_reference_are_right_and_have_every_key(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.discovery.conftest import NETWORK, domain
 from tests.docs.blocks import ROOT
+from tests.needs import say_missing
 
 from forewarn.discovery.domains import read_domain
 
@@ -16,7 +17,7 @@ PAGE = (ROOT / "docs/how-to/discover-your-fleet.md").read_text("utf-8")
 VIRSH = shutil.which("virsh")
 
 
-@pytest.mark.skipif(VIRSH is None, reason="virsh is not installed")
+@pytest.mark.skipif(VIRSH is None, reason=say_missing("virsh"))
 def test_metadata_that_virsh_writes_is_read(tmp_path: Path) -> None:
     assert VIRSH is not None
     file = tmp_path / "kvm-1.xml"

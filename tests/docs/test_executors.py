@@ -20,6 +20,7 @@ from tests.executors.conftest import (
     wait_for,
 )
 from tests.executors.host_work import WORK, host_work, make_host_worker
+from tests.needs import need, need_libvirt
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTaskKind
@@ -75,6 +76,7 @@ def test_executors_of_the_reference_are_those_there_are() -> None:
 
 
 def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
+    need("ssh")
     text = fence("toml")
     path = tmp_path / "executors.toml"
     path.write_text(text, encoding="utf-8")
@@ -88,7 +90,7 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
 
 
 def test_libvirt_of_the_reference_has_every_key(tmp_path: Path) -> None:
-    pytest.importorskip("libvirt")
+    need_libvirt()
     text = fence("toml", 1)
     path = tmp_path / "executors.toml"
     path.write_text(text, encoding="utf-8")
@@ -113,6 +115,7 @@ def test_defaults_of_libvirt_are_those_of_the_reference() -> None:
 
 
 def test_host_work_of_the_reference_is_some_and_has_every_key(tmp_path: Path) -> None:
+    need("ssh")
     text = fence("toml", 2)
     path = tmp_path / "executors.toml"
     path.write_text(text, encoding="utf-8")

@@ -12,13 +12,14 @@ import pytest
 from tests.docs.blocks import Block, change
 from tests.e2e.conftest import START_SECONDS, Server, wait_until
 from tests.e2e.test_postgres_access import make_certificate
+from tests.needs import say_missing
 from tests.ports import free_port
 
 NAME = "forewarn.example.com"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+@pytest.mark.skipif(NGINX is None, reason=say_missing("nginx"))
 def test_operators_come_through_nginx(tmp_path: Path, blocks: list[Block]) -> None:
     assert NGINX is not None
     of_console, of_tls, configuration = blocks

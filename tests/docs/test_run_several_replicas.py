@@ -16,6 +16,7 @@ from tests.e2e.conftest import FOREWARN, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.soak_keepalived import KEEPALIVED, SETTINGS
 from tests.e2e.test_postgres_access import make_certificate
 from tests.e2e.test_replica_cut_off import ip
+from tests.needs import say_missing
 from tests.ports import free_port
 from tests.postgres import Cluster
 from typer.testing import CliRunner, Result
@@ -121,7 +122,7 @@ def machine(
     postgres.run_sql(f"DROP ROLE IF EXISTS {NAME}")
 
 
-@pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
+@pytest.mark.skipif(HAPROXY is None, reason=say_missing("haproxy"))
 def test_way_through_the_page_works(
     machine: Machine, postgres: Cluster, blocks: list[Block]
 ) -> None:
@@ -182,7 +183,7 @@ def checks(statistics: Path) -> dict[str, str]:
     return {row["svname"]: row["check_status"] for row in rows if row["svname"] in {*"abc"}}
 
 
-@pytest.mark.skipif(KEEPALIVED is None, reason="keepalived is not installed")
+@pytest.mark.skipif(KEEPALIVED is None, reason=say_missing("keepalived"))
 def test_keepalived_takes_its_settings(tmp_path: Path) -> None:
     """`make soak` runs it with them."""
     name = f"fw-vrrp-{os.getpid()}"

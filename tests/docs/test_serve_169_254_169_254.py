@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_help import helped
+from tests.needs import say_missing
 
 from forewarn.host_setup.orders import GuestTable, SetupTable
 from forewarn.host_setup.planning import ROUTING_TABLE
@@ -43,7 +44,7 @@ def test_unit_applies_the_file_before_the_relay_starts() -> None:
     assert f"StateDirectory={STATE_DIRECTORY.name}\n" in UNIT
 
 
-@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
+@pytest.mark.skipif(SHELLCHECK is None, reason=say_missing("shellcheck"))
 def test_hook_is_a_sound_script() -> None:
     checked = subprocess.run(
         [str(SHELLCHECK), HOOK], capture_output=True, text=True, timeout=60, check=False

@@ -1,12 +1,13 @@
 """Every block of README, tutorials and how-tos is run, here or by the test named above it."""
 
 import ast
-import shutil
+import re
 from pathlib import Path
 
 import pytest
 from tests.docs.blocks import PAGES, ROOT, Block, read_blocks, read_commands
 from tests.docs.walks import walking
+from tests.needs import need
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -15,18 +16,19 @@ CLAIMED = [block for block in BLOCKS if block.claim]
 WALKED = [page for page in PAGES if any(not block.claim for block in read_blocks(page))]
 NEEDED = {"examples/testing/README.md": ("curl", "jq", "node")}
 """Programs that a page has readers install."""
+TYPED = re.compile(r"^\$ .*\b(curl|jq|openssl)\b", re.MULTILINE)
+"""Programs that readers may not have, in the commands of a page."""
 
 
 @pytest.mark.parametrize("page", WALKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    for program in NEEDED.get(str(page.relative_to(ROOT)), ()):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed; run scripts/test_needs.sh as root")
+    walked = [block for block in read_blocks(page) if not block.claim]
+    typed = {program for block in walked for program in TYPED.findall(block.text)}
+    need(*NEEDED.get(str(page.relative_to(ROOT)), ()), *sorted(typed))
 
     with walking(tmp_path) as walk:
-        for block in read_blocks(page):
-            if not block.claim:
-                walk.follow(block)
+        for block in walked:
+            walk.follow(block)
 
 
 @pytest.mark.parametrize("block", CLAIMED, ids=lambda block: block.place)

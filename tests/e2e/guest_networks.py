@@ -20,10 +20,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Final
 
-import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, START_SECONDS, wait_until
 from tests.e2e.relays import METADATA, NFT, Place
 from tests.e2e.test_replica_cut_off import ip
+from tests.needs import need
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -255,8 +255,7 @@ def answering(place: Place) -> Generator[None]:
 @contextmanager
 def build_network(folder: Path, environment: Mapping[str, str]) -> Generator[GuestNetwork]:
     """Lay the cables."""
-    if not Path(NFT).exists():
-        pytest.skip("nftables is not installed")
+    need(NFT)
     with ExitStack() as stack:
 
         def add(name: str) -> Place:

@@ -23,11 +23,11 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final, TypeVar
 
-import pytest
 from tests.docs.blocks import ROOT, Block, change, read_blocks
 from tests.e2e.conftest import ANSWER_SECONDS, FOREWARN, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.test_replica_cut_off import ip, opened
 from tests.e2e.test_tls import CONFIG, make_pair_in
+from tests.needs import need
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -359,8 +359,7 @@ def is_served(guest: Guest) -> bool:
 @contextmanager
 def build_site(folder: Path, environment: Mapping[str, str]) -> Generator[Site]:
     """Lay the cables; nothing runs yet."""
-    if not Path(NFT).exists():
-        pytest.skip("nftables is not installed")
+    need(NFT)
     (folder / "data").mkdir()
     (folder / "fleet.toml").write_text(FLEET, encoding="utf-8")
     make_pair_in(folder, CONFIG.replace("127.0.0.1", CENTRE))

@@ -19,6 +19,7 @@ from tests.docs.blocks import ROOT
 from tests.e2e.conftest import API_VERSION, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.test_postgres_access import FOREWARN, make_certificate
 from tests.e2e.test_replica_cut_off import Cable, ip
+from tests.needs import say_missing
 
 PAGE = (ROOT / "docs/how-to/run-several-replicas.md").read_text("utf-8")
 (SETTINGS,) = re.findall(r"```text\n(global_defs.*?)```", PAGE, re.DOTALL)
@@ -28,7 +29,7 @@ FLEET = '[[virtual_machine]]\nname = "web-0"\naddresses = ["10.0.0.100"]\n'
 MOVE_SECONDS = 15.0
 """Four seconds on a machine that has nothing else to do."""
 
-pytestmark = pytest.mark.skipif(KEEPALIVED is None, reason="keepalived is not installed")
+pytestmark = pytest.mark.skipif(KEEPALIVED is None, reason=say_missing("keepalived"))
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, FLEET, Server, ServerMaker, wait_until
 from tests.e2e.forks import Forks
+from tests.needs import need_root, skip_without
 
 DISK = 2 * 1024 * 1024
 IS_ROOT = os.geteuid() == 0
@@ -64,8 +65,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
 
 
 def _mount(*arguments: str) -> None:
-    if not IS_ROOT:
-        pytest.skip("needs a small file system; run as root, which may mount one")
+    need_root("mount a disk")
     done = _run("mount", *arguments)
     if done.returncode:
         pytest.skip(f"needs a small file system; let root mount one: {done.stderr.strip()}")
@@ -115,7 +115,7 @@ def _unprivileged() -> tuple[str, ...]:
         return ()
     setpriv = shutil.which("setpriv")
     if setpriv is None:
-        pytest.skip("root may write everything; install setpriv, or run as another user")
+        skip_without("setpriv")
     return (setpriv, "--bounding-set", "-dac_override,-dac_read_search", "--")
 
 

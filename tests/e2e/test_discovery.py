@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.discovery.conftest import NETWORK, domain
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
+from tests.needs import need_libvirt
 
 SCRIPT = '#!/bin/sh\ncat "$(dirname "$0")/inventory.toml"\n'
 TABLE = """
@@ -118,7 +119,7 @@ def metrics(server: Server) -> str:
 def test_file_is_read_again_on_sighup_and_a_wrong_one_changes_nothing(
     start_server: ServerMaker, file: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("libvirt", reason="libvirt-python is not installed")
+    need_libvirt()
     report(file, a="kvm-1")
     server = start_server("--discovery-file", str(file))
     wait_for_place(server, "a", "kvm-1")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.conftest import START_SECONDS, Server, ServerMaker
+from tests.needs import skip_without
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".venv" / "clients" / "openapi-python-client" / "bin"
@@ -24,7 +25,7 @@ def server(start_server: ServerMaker) -> Server:
 def answers(server: Server, tmp_path: Path, environment: Mapping[str, str]) -> Any:
     """What a client generated from the document of *server* was answered by it."""
     if not TOOLS.is_dir():
-        pytest.skip("openapi-python-client is not here; run scripts/test_needs.sh")
+        skip_without("openapi-python-client")
     url = f"http://127.0.0.1:{server.control_port}"
     document = tmp_path / "openapi.json"
     with contextlib.closing(server.operator_client()) as operator:

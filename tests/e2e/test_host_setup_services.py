@@ -1,6 +1,6 @@
 """A host that is set up, with what runs there: the server, dnsmasq, libvirt's client and doctor."""
 
-import shutil
+import os
 import subprocess
 import sys
 import time
@@ -25,6 +25,7 @@ from tests.e2e.guest_networks import (
 )
 from tests.e2e.relays import METADATA, Guest, Place, is_served
 from tests.e2e.test_replica_cut_off import ip
+from tests.needs import PATH, find_program, need
 
 from forewarn.cli.examination.findings import Finding, FindingVerdict
 from forewarn.cli.examination.host import examine_host
@@ -90,8 +91,7 @@ def test_guest_reads_its_own_events_and_nobody_elses(quiet: GuestNetwork) -> Non
 @contextmanager
 def serving_dhcp(network: GuestNetwork, directory: Path) -> Iterator[None]:
     """Run dnsmasq on the host, with the files of *directory*."""
-    if shutil.which("dnsmasq", path="/usr/sbin:/usr/bin") is None:
-        pytest.skip("dnsmasq is not installed")
+    need("dnsmasq", path=PATH)
     log = network.folder / "dnsmasq.log"
     words = (
         *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", f"--conf-dir={directory}"),
@@ -129,8 +129,7 @@ done
 
 
 def test_dhcp_leads_a_guest_to_the_service(network: GuestNetwork) -> None:
-    if shutil.which("busybox") is None:
-        pytest.skip("busybox is not installed")
+    need("busybox")
     directory = network.folder / "dnsmasq.d"
     directory.mkdir()
     binding = ("--binding", f"v1={mac_of(1)},{LEASED}")
@@ -203,8 +202,7 @@ NODE = """
 def test_ports_come_from_libvirt_and_addresses_from_the_fleet(
     network: GuestNetwork, blocks: list[Block]
 ) -> None:
-    if shutil.which("virsh") is None:
-        pytest.skip("virsh is not installed")
+    need("virsh")
     node, fleet = network.folder / "node.xml", network.folder / "fleet.toml"
     node.write_text(NODE.format(mac=mac_of(1)), encoding="utf-8")
     fleet.write_text(FLEET, encoding="utf-8")
@@ -289,7 +287,7 @@ def test_record_that_others_can_write_is_not_followed(tmp_path: Path) -> None:
     record.chmod(0o666)
 
     with pytest.raises(HostSetupError, match="Other users can write"):
-        ThisHost(directory=tmp_path).undo()
+        ThisHost(directory=tmp_path).foresee_undo()
 
 
 def test_missing_program_is_named_with_its_package() -> None:
@@ -302,7 +300,8 @@ def test_missing_program_is_named_with_its_package() -> None:
 def test_only_root_changes_the_host() -> None:
     program = "from forewarn.host_setup.this_host import ThisHost; ThisHost().undo()"
     # There it is nobody, who can still read an interpreter that is root's.
-    command = ("/usr/bin/unshare", "--user", sys.executable, "-c", program)
+    as_nobody = (find_program("unshare"), "--user") if os.geteuid() == 0 else ()
+    command = (*as_nobody, sys.executable, "-c", program)
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

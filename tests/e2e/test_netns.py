@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.conftest import FOREWARN, wait_until
 from tests.e2e.forks import Forks
+from tests.needs import need, need_namespaces, need_root
 
 READ = (
     "import urllib.request as u; print(u.urlopen(u.Request("
@@ -28,16 +29,14 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture(autouse=True)
 def _namespaces() -> None:
-    probe = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--net"]
-    if subprocess.run([*probe, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine lets us make no network namespace")
+    need_namespaces(*(("--net",) if os.getuid() == 0 else ("--user", "--net")))
 
 
 @pytest.fixture
 def _user_namespaces_as_root() -> None:
-    probe = ["unshare", "--user", "--net", "true"]
-    if os.getuid() or subprocess.run(probe, check=False, capture_output=True).returncode:
-        pytest.skip("only root can be short of a capability, and takes a user namespace then")
+    need_root("lack a capability, and make a user namespace instead")
+    need_namespaces("--user", "--net")
+    need("setpriv")
 
 
 @pytest.fixture
@@ -256,6 +255,7 @@ def test_ordinary_user_needs_no_root() -> None:
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     capabilities = [f"--inh-caps={reading}", f"--ambient-caps={reading}", "--"]
     prefix = [*user, *capabilities] if os.getuid() == 0 else []
+    need(*prefix[:1])
     program = (
         "import encodings.idna, os, socket\n"
         "from forewarn.emulator.netns import enter_network_namespace\n"

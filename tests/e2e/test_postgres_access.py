@@ -15,13 +15,12 @@ from tests.docs.blocks import Block
 from tests.e2e.conftest import START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.forks import Forks
 from tests.e2e.test_secrets import TALKATIVE
+from tests.needs import find_program
 from tests.ports import free_port
 from tests.postgres import USER, Cluster, make_folder, run, run_cluster
 
 PASSWORD = "hunter2"  # noqa: S105
-OPENSSL = shutil.which("openssl")
 FOREWARN = Path(sys.executable).with_name("forewarn")
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
 
 RULES = """
 hostssl certified all 127.0.0.1/32 cert
@@ -64,12 +63,13 @@ def guarded() -> Generator[Guarded]:
 
 
 def make_certificate(folder: Path, name: str, subject: str) -> None:
-    assert OPENSSL is not None
     key = folder / f"{name}.key"
     subprocess.run(
         [
-            OPENSSL, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-            "-nodes", "-days", "2", "-subj", f"/CN={subject}", "-keyout", key,
+            find_program("openssl"), "req", "-x509", "-newkey", "ec",
+            "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+            "-subj", f"/CN={subject}",
+            "-keyout", key,
             "-addext", "subjectAltName=IP:127.0.0.1", "-out", folder / f"{name}.pem",
         ],
         check=True,

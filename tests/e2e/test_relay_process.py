@@ -1,7 +1,6 @@
 """The process of a relay, beside a server on one machine: small, private, and clear in trouble."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from tests.e2e.conftest import (
     ServerMaker,
     wait_until,
 )
+from tests.needs import need_root
 from tests.ports import free_port
 
 GUESTS = 50
@@ -327,8 +327,8 @@ def test_address_that_is_not_here_is_refused(relay: Relay) -> None:
     assert "ip address add 192.0.2.1/32 dev BRIDGE" in relay.said()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a disk of its own")
 def test_relay_goes_on_when_the_disk_is_full(server: Server, relay: Relay) -> None:
+    need_root("mount a disk")
     relay.state.mkdir()
     subprocess.run(
         ["/bin/mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", relay.state], check=True

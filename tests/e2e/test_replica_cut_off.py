@@ -21,6 +21,7 @@ import pytest
 from sqlalchemy import make_url
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 from tests.e2e.replicas import Trio
+from tests.needs import find_program, need_root
 from tests.postgres import run_cluster
 
 from forewarn.storage.postgres_session import PostgresAddress
@@ -122,10 +123,11 @@ def opened(path: Path) -> Generator[int]:
 
 
 def ip(*words: str) -> None:
-    command = ["/sbin/ip", *words]
+    command = [find_program("ip"), *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode and words[:2] == ("netns", "add"):
-        pytest.skip(f"this machine lets us make no network namespace: {done.stderr}")
+        need_root("make a network namespace")
+        pytest.skip(f"this machine does not permit network namespaces: {done.stderr}")
     assert done.returncode == 0, done.stderr
 
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 from tests.e2e.replicas import Crowd, Trio
+from tests.needs import find_program
 
 import forewarn
 from forewarn.storage.schema import HEAD, REVISIONS
@@ -58,9 +59,7 @@ listen metadata
 @contextmanager
 def balance(front: Server, servers: list[Server], folder: Path) -> Generator[None]:
     """Have HAProxy pass on what comes to the metadata endpoint of *front*."""
-    program = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
-    if program is None:
-        pytest.skip("there is no HAProxy; run scripts/test_needs.sh as root")
+    program = find_program("haproxy")
     lines = "\n".join(
         f"  server replica-{place} 127.0.0.1:{each.metadata_port} port {each.control_port}"
         for place, each in enumerate(servers)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import START_SECONDS, ServerMaker
+from tests.needs import say_missing
 
 from forewarn.host_worker.settings import STATE_DIRECTORY
 
@@ -30,7 +31,7 @@ def analyze(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze of systemd")
+@pytest.mark.skipif(ANALYZE is None, reason=say_missing("systemd-analyze"))
 @pytest.mark.parametrize("shipped", MOST_EXPOSED, ids=lambda unit: unit.stem)
 def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path, shipped: Path) -> None:
     unit = tmp_path / shipped.name

@@ -1,6 +1,5 @@
 """Operators from elsewhere come over TLS, or not at all. Certificates are made here, by openssl."""
 
-import shutil
 import signal
 import ssl
 import subprocess
@@ -19,10 +18,8 @@ from tests.e2e.conftest import (
     run_script,
     wait_until,
 )
+from tests.needs import find_program
 from tests.ports import free_port
-
-OPENSSL = shutil.which("openssl")
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
 
 CONFIG = """
 [ca]
@@ -89,8 +86,8 @@ def make_pair_in(
 
 
 def _openssl(*arguments: object) -> None:
-    assert OPENSSL is not None
-    subprocess.run([OPENSSL, *map(str, arguments)], check=True, capture_output=True, timeout=30)
+    command = [find_program("openssl"), *map(str, arguments)]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 
 def _ask(server: Server, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.needs import need
 
 from forewarn.testing import Emulator
 
@@ -39,12 +40,6 @@ WEB = {
 Build = Callable[[Path], Sequence[str | Path]]
 Life = Callable[[Sequence[str | Path], Path], None]
 Lives = Mapping[tuple[str, Life], Future[None]]
-
-
-def need(*tools: str) -> None:
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not here; run scripts/test_needs.sh as root")
 
 
 def build_csharp(folder: Path) -> Sequence[str | Path]:

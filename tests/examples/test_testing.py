@@ -1,7 +1,6 @@
 """The examples in a network namespace, where 169.254.169.254 is ours."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,25 +8,14 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import Block, read_commands
 from tests.docs.walks import SECONDS, is_shown
+from tests.needs import need, need_namespaces
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def need(*tools: str) -> None:
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not here; run scripts/test_needs.sh as root")
-
-
-def need_namespaces() -> None:
-    probe = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--net"]
-    if subprocess.run([*probe, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine lets us make no network namespace")
-
-
 def test_built_in_address_is_ours_in_a_namespace(blocks: list[Block]) -> None:
-    need("curl", "jq", "unshare")
-    need_namespaces()
+    need("curl", "jq")
+    need_namespaces(*(("--net",) if os.getuid() == 0 else ("--user", "--net")))
 
     for block in blocks:
         ((command, shown),) = read_commands(block.text)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from tests.executors.conftest import EVENT, HOSTS, NOW, host_called, wait_until
+from tests.needs import PATH, need, need_libvirt
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
@@ -139,8 +138,8 @@ class Libvirtd:
 @contextmanager
 def libvirtd() -> Iterator[Libvirtd]:
     """Return a daemon, or skip the test where there is none."""
-    if libvirt is None or shutil.which("libvirtd", path="/usr/sbin:/usr/bin") is None:
-        pytest.skip("needs libvirt-python and libvirtd: run scripts/test_needs.sh")
+    need_libvirt()
+    need("libvirtd", path=PATH)
     libvirt.registerErrorHandler(lambda *_: None, None)
     # The path of a socket has 107 bytes at most.
     with tempfile.TemporaryDirectory(prefix="fw-", dir="/tmp") as folder:

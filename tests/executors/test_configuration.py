@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.needs import need_libvirt
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
@@ -213,7 +214,7 @@ def test_secret_that_is_not_there_is_refused(
 
 
 def test_file_says_where_libvirt_is_and_what_it_may_do(write: Write) -> None:
-    pytest.importorskip("libvirt")
+    need_libvirt()
     text = f"""{KVM}
 hosts = ["kvm-*"]
 grace = "30s"

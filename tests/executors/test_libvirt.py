@@ -34,6 +34,7 @@ from tests.executors.libvirtd import (
     wait_for_stewards,
 )
 from tests.executors.test_libvirt_decisions import PLAN
+from tests.needs import say_missing
 from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap.workforce import choose_workforce
@@ -55,7 +56,7 @@ from forewarn.protocol.vocabulary import EventId, EventType
 from forewarn.settings import make_settings
 from forewarn.storage.sqlite import open_sqlite
 
-libvirt = pytest.importorskip("libvirt", reason="needs libvirt-python: run scripts/test_needs.sh")
+libvirt = pytest.importorskip("libvirt", reason=say_missing("libvirt-python"))
 deeds = pytest.importorskip("forewarn.executors.libvirt.deeds")
 
 RUNNING, PAUSED, OFF = 1, 3, 5

@@ -1,5 +1,6 @@
 """Commands that run on the host, by way of a real sshd."""
 
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tests.executors.conftest import (
     wait_for,
     wait_until,
 )
+from tests.needs import need
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.command import Command
@@ -44,6 +46,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    need(SSHD, "ssh", "ssh-keygen")
     folder = tmp_path_factory.mktemp("host")
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
@@ -52,7 +55,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     keys = f"-oAuthorizedKeysFile={folder}/user.pub", "-oStrictModes=no", "-oUsePAM=no"
-    Path("/run/sshd").mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd gives its rights up, if it has any
     where = f"-oListenAddress=127.0.0.1:{port}", f"-oHostKey={folder}/host", "-oPidFile=none"
     process = subprocess.Popen([SSHD, "-D", "-e", "-f", "/dev/null", *where, *keys])
     config = f"""Host *

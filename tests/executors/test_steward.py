@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.executors.conftest import NOW, wait_until
 from tests.executors.test_libvirt_decisions import PLAN, SECOND, mark_of
+from tests.needs import say_missing
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.impact import ImpactStatus
@@ -18,7 +19,7 @@ from forewarn.executors.libvirt.marks import MarkPhase
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan
 from forewarn.protocol.vocabulary import EventType
 
-libvirt = pytest.importorskip("libvirt", reason="needs libvirt-python: run scripts/test_needs.sh")
+libvirt = pytest.importorskip("libvirt", reason=say_missing("libvirt-python"))
 fake = pytest.importorskip("tests.executors.fake_libvirt")
 stewards = pytest.importorskip("forewarn.executors.libvirt.steward")
 

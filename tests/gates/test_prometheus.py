@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.gates.conftest import SOON, put, wait_for
+from tests.needs import need
 from tests.ports import free_port
 from tests.web_site import OUTBOUND, Site
 
@@ -122,8 +123,7 @@ def test_expectation_that_is_none_is_refused(text: str) -> None:
 def prometheus(tmp_path: Path) -> Iterator[str]:
     """A real Prometheus that measures itself."""
     program = shutil.which("prometheus") or CLIENTS / "prometheus" / "usr" / "bin" / "prometheus"
-    if not Path(program).exists():
-        pytest.skip("prometheus is not here; run scripts/test_needs.sh as root")
+    need(program)
     address = f"127.0.0.1:{free_port()}"
     scrape = {
         "job_name": "self",

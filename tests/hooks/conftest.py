@@ -1,17 +1,16 @@
 """A hook as it is installed: a symlink in the folder of a phase, with settings and state."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests import needs
 
+PATH = needs.PATH
 HOOKS = Path(__file__).parents[2] / "contrib" / "hooks"
 STAND_INS = Path(__file__).parent / "stand_ins"
-PATH = f"{os.defpath}:/usr/sbin:/sbin"
 HOOK_SECONDS = 30
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 OTHER_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16124"
@@ -35,6 +34,7 @@ class Installed:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        need("flock")
         (self.folder / "conf").mkdir(exist_ok=True)
         lines = [f"{name}='{value}'\n" for name, value in self.settings.items()]
         (self.folder / "conf" / f"{self.name}.conf").write_text("".join(lines), encoding="ascii")
@@ -87,6 +87,5 @@ def install(tmp_path: Path) -> InstalledMaker:
 
 
 def need(*programs: str) -> None:
-    for program in programs:
-        if shutil.which(program, path=PATH) is None:
-            pytest.skip(f"{program} is not here; run scripts/test_needs.sh as root")
+    """Skip the test unless hooks find *programs*."""
+    needs.need(*programs, path=PATH)

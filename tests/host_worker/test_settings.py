@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.needs import need_root
 
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.environment import SettingsError
@@ -128,8 +129,8 @@ def test_program_that_others_can_change_is_refused(write: Write, tmp_path: Path)
         read_host_work_settings(path, SEARCH)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_program_of_another_user_is_refused(write: Write, tmp_path: Path) -> None:
+    need_root("give a file away")
     path = write(SERVER + RUN)
     os.chown(tmp_path / "patch", 12345, 12345)
 

@@ -4,6 +4,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from tests.needs import need_ipv6
 
 from forewarn.bootstrap.listening import Listeners, open_listeners
 from forewarn.bootstrap.start import StartError
@@ -29,6 +30,8 @@ def accept_all(listener: socket.socket) -> int:
     ("host", "reached_at"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")]
 )
 def test_twins_share_the_connections(host: str, reached_at: str) -> None:
+    if ":" in host:
+        need_ipv6()
     with ExitStack() as stack:
         first = stack.enter_context(open_listener(host, 0))
         twins = [first, *(stack.enter_context(twin_of(first)) for _ in range(2))]

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -497,7 +498,8 @@ def test_thread_goes_on_when_the_store_is_back(world: World, tmp_path: Path) -> 
     scheduler = world.lead()
     created = world.create("web-0")
     world.clock.move_to(created.not_before)
-    with sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None) as blocker:
+    database = tmp_path / "forewarn.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
         thread = threading.Thread(target=scheduler.rounds.run)
         thread.start()

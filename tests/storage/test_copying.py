@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.types import TypeEngine
+from tests.needs import need_root
 from tests.postgres import SECONDS, Cluster
 from tests.waiting import wait_until
 from tests.works import writing
@@ -160,8 +161,7 @@ def test_every_row_comes_back_as_it_was(source: Path, empty_url: str, tmp_path: 
 def test_owner_of_the_folder_can_use_what_root_has_made_there(
     source: Path, tmp_path: Path, make: Callable[[Path, Path], object]
 ) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
+    need_root("give a file away")
     folder = tmp_path / "folder"
     folder.mkdir()
     os.chown(folder, NOBODY, NOBODY)

@@ -35,7 +35,8 @@ HEADLESS = replace(
 UNKNOWN = replace(
     GET, method="POST", status=400, answer=b'{ "error": "Bad request. EventId is unknown" }'
 )
-WAITING = replace(GET, status=None, answer=b"", seconds=None)
+WAITING = replace(GET, at=NOW - timedelta(seconds=1.5), status=None, answer=b"", seconds=None)
+JUST_COME = replace(WAITING, at=GET.at)
 STRANGER = replace(GET, vm=None, path=f"/vm/web-9{PATH}", status=404)
 UNDATED = (
     b'{"error":"Bad request. api-version is invalid or was not specified in the request. '
@@ -108,7 +109,7 @@ def approval(*event_ids: EventId) -> JournalEntry:
             [WAITING],
             (
                 "web-0 sent 1 GET, "
-                "was not shown the event, and sent no POST; its last GET has waited for 0.3 s"
+                "was not shown the event, and sent no POST; its last GET has waited for 1.5 s"
             ),
         ),
         (
@@ -116,26 +117,41 @@ def approval(*event_ids: EventId) -> JournalEntry:
             (
                 "web-0 sent 2 GETs, 1 of them failed (last: 400 Required metadata header not "
                 "specified), was not shown the event, and sent no POST; "
-                "its last GET has waited for 0.3 s"
+                "its last GET has waited for 1.5 s"
             ),
         ),
         (
             [SHOWN, UNKNOWN, WAITING],
-            "web-0 sent 1 POST, 400 (EventId is unknown); its last GET has waited for 0.3 s",
+            "web-0 sent 1 POST, 400 (EventId is unknown); its last GET has waited for 1.5 s",
         ),
         (
             [SHOWN, replace(approval(MINE), status=None, seconds=None)],
             "web-0 sent 1 POST, being answered; last GET 0.2 s ago",
         ),
         (
-            [SHOWN, approval(MINE), replace(approval(MINE), status=None, seconds=None)],
+            [SHOWN, approval(MINE), replace(WAITING, method="POST")],
             "web-0 sent 2 POSTs, 200 and being answered; last GET 0.2 s ago",
         ),
         (
-            [SHOWN, UNKNOWN, UNKNOWN, replace(approval(MINE), status=None, seconds=None)],
+            [SHOWN, UNKNOWN, UNKNOWN, replace(WAITING, method="POST")],
             (
                 "web-0 sent 3 POSTs, 2 of them failed (last: 400 EventId is unknown); "
                 "last GET 0.2 s ago"
+            ),
+        ),
+        (
+            [SHOWN, UNKNOWN, UNKNOWN, replace(JUST_COME, method="POST")],
+            "web-0 sent 2 POSTs, all 400 (last: EventId is unknown); last GET 0.2 s ago",
+        ),
+        (
+            [SHOWN, UNKNOWN, JUST_COME],
+            "web-0 sent 1 POST, 400 (EventId is unknown); last GET 0.2 s ago",
+        ),
+        (
+            [JUST_COME],
+            (
+                "web-0 sent 1 GET, "
+                "was not shown the event, and sent no POST; its last GET has waited for 0.3 s"
             ),
         ),
         ([SHOWN, approval(MINE)], "web-0 sent 1 POST, 200; last GET 0.2 s ago"),

@@ -56,7 +56,7 @@ class RefusalAudit:
         action, subject = self._find(scope)
         return self._refusals.entry(
             scope["client"][0] if scope["client"] else "",
-            f"{problem.status.phrase}: {problem.detail}",
+            f"{problem.title}: {problem.detail}",
             who=scope["state"].get("who", NOBODY),
             action=action,
             subject=subject,

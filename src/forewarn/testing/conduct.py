@@ -11,6 +11,8 @@ from forewarn.protocol.vocabulary import EventId
 
 _MOST: Final = 3
 """How many virtual machines, or events, are told of; of the others only how many there are."""
+_JUST_NOW: Final = timedelta(seconds=1)
+"""A request that has waited for less is one that any running program has under way."""
 _FINE: Final = frozenset({200, 304})
 _PREFACES: Final = ("Bad request", "Not found", "Forbidden")
 """What a status says already."""
@@ -33,14 +35,27 @@ class Evidence:
 
     def _describe(self, vm: VmName, about: EventId | None) -> str:
         own = [entry for entry in self.requests if entry.vm == vm]
-        polls = [entry for entry in own if entry.is_poll]
-        posts = [entry for entry in own if entry.is_start_request]
+        polls = self._settled([entry for entry in own if entry.is_poll])
+        posts = self._settled([entry for entry in own if entry.is_start_request])
         if not own:
             return f"{vm} sent no request{self._others()}"
         if not polls and not posts:
             last = f"{own[-1].request}: {_outcome(own[-1])}"
             return f"{vm} never asked for its document; its last request was {last}"
         return f"{vm} sent {self._deeds(polls, posts, about)}; {self._last(polls)}"
+
+    def _settled(self, entries: Sequence[JournalEntry]) -> Sequence[JournalEntry]:
+        """Leave out requests that have just come, unless there are no others.
+
+        What a failure says would otherwise depend on its moment: "18 of 19 POSTs failed", only
+        because the last one had no answer yet.
+        """
+        settled = [
+            entry
+            for entry in entries
+            if entry.seconds is not None or self.now - entry.at >= _JUST_NOW
+        ]
+        return settled or entries
 
     def _deeds(
         self, polls: Sequence[JournalEntry], posts: Sequence[JournalEntry], about: EventId | None

@@ -2,7 +2,7 @@
 
 Every client talks to the server itself, to one of its fronts, and to a relay.
 
-The clients are installed by scripts/test_needs.sh. One that is not there is skipped, in a line that
+The clients are installed by `make test-needs`. One that is not there is skipped, in a line that
 says so.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import needs
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
@@ -78,9 +79,10 @@ def wait_until(is_true: Callable[[], bool], reason: Callable[[], str]) -> None:
 def need(*tools: str | Path) -> None:
     """Skip the test if one of *tools* is not installed."""
     for tool in tools:
-        if shutil.which(tool) is None:
-            name = tool.relative_to(INSTALLED) if isinstance(tool, Path) else tool
-            pytest.skip(f"{name} is not here; run scripts/test_needs.sh as root")
+        if isinstance(tool, str):
+            needs.need(tool)
+        elif shutil.which(tool) is None:
+            needs.skip_without(tool.relative_to(INSTALLED).parts[0])
 
 
 def find_pythons() -> dict[str, tuple[str, ...]]:
@@ -358,6 +360,7 @@ def network(wired_network: Network) -> Iterator[Network]:
 
 def make_host(stack: ExitStack) -> Namespace:
     """Make a namespace that lasts as long as *stack*, or skip the test."""
+    needs.need("ip", "unshare", path=needs.PATH)
     # Root can always; others can in a user namespace, where the system allows that.
     for flags in ((), ("--user", "--map-root-user")):
         if _succeeds(("unshare", *flags, "--net", "--uts", "ip", "link", "set", "lo", "up")):

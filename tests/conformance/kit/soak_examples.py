@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.examples.test_one_filers import BUILDS, EXAMPLES, need
+from tests.examples.test_one_filers import BUILDS, EXAMPLES
+from tests.needs import need
 
 from forewarn.conformance.situations import SITUATIONS
 

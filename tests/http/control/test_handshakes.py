@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 from tests.http.control.test_connections import Listener, compose, listening, read_reply
+from tests.needs import need
 
 from forewarn.bootstrap.tls import Certificate
 from forewarn.connections.limits import Limits
@@ -21,6 +22,7 @@ LIMITS = Limits(connections=4, connections_per_origin=4)
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file with a certificate for 127.0.0.1 and its key."""
+    need("openssl")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -days 2 "

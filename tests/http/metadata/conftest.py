@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import pytest
 import uvloop
+from tests.needs import has_ipv6, need_ipv6
 
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.connections.guarded import GuardedProtocol
@@ -193,9 +194,10 @@ class Service:
         )
         self.plain_polls = app.plain_polls
         self._app = JournaledApp(app, identity, self.journal) if is_journaled else app
-        listeners = [open_listener("127.0.0.1", 0), open_listener("::1", 0)]
-        listeners.append(open_listener("::", 0))
-        self.port, self.port_v6, self.port_dual = (at.getsockname()[1] for at in listeners)
+        hosts = ("127.0.0.1", "::1", "::") if has_ipv6() else ("127.0.0.1",)
+        listeners = [open_listener(host, 0) for host in hosts]
+        self._ports_v6: list[int]
+        self.port, *self._ports_v6 = (at.getsockname()[1] for at in listeners)
         self.unix_path = unix_path
         if unix_path is not None:
             listeners.append(open_unix_listener(unix_path))
@@ -204,6 +206,18 @@ class Service:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         wait_until(lambda: self._server.started, "the server starts")
+
+    @property
+    def port_v6(self) -> int:
+        """The port on ::1."""
+        need_ipv6()
+        return self._ports_v6[0]
+
+    @property
+    def port_dual(self) -> int:
+        """The port of the listener of both families."""
+        need_ipv6()
+        return self._ports_v6[1]
 
     def stop(self) -> None:
         self.begin_to_stop()
