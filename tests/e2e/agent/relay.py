@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from enum import Enum, auto
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,10 +62,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: Relay
 
     def do_GET(self) -> None:
-        self._pass_on()
+        with suppress(ConnectionError):  # the server was killed, as far as the caller can tell
+            self._pass_on()
 
     def do_POST(self) -> None:
-        self._pass_on()
+        self.do_GET()
 
     def _pass_on(self) -> None:
         self.close_connection = True
