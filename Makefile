@@ -23,7 +23,7 @@ NOT_FAST := executors/test_ssh.py http/control/test_openapi.py http/metadata/tes
 TESTS := $(sort $(shell find tests -name 'test_*.py' -not -path 'tests/image/*' -not -path 'tests/lab/*'))
 FAST_TESTS := $(filter-out $(NOT_FAST:%=tests/%),$(filter $(FAST:%=tests/%),$(TESTS)))
 SLOW_TESTS := $(filter-out $(FAST_TESTS),$(TESTS))
-# Full branch coverage depends on these; others measure how long something takes.
+# Full branch coverage depends on these tests; NOT_COVERING are tests that measure time.
 COVERING := bootstrap/test_presence.py cli/test_output.py cli/test_settings.py contracts files front gates \
   http/control/test_fleet.py http/control/test_hosts.py http/control/test_origins.py http/control/test_scenarios.py \
   http/metadata notifications operations outbound properties/test_controls.py scheduler storage unit wording
@@ -39,14 +39,14 @@ help:  ## list the commands
 demo: .venv/.runtime  ## run the demo
 	@$(BIN)/forewarn demo
 
-test: .venv/.dev  ## run the tests that need only Python: three minutes
+test: .venv/.dev  ## run the tests that need only Python: two minutes
 	@$(PYTEST) $(PARALLEL) -q $(FAST_TESTS) $(ARGS)
-	@echo "Not run: slow tests (browsers, processes, third-party clients). Run them with: make test-slow"
+	@echo "Not run: slow tests in $(sort $(foreach each,$(SLOW_TESTS),$(word 2,$(subst /, ,$(each))))). Run them with: make test-slow"
 
-test-slow: .venv/.dev  ## run all other tests, with what is installed: ten minutes
+test-slow: .venv/.dev  ## run all other tests: nine minutes
 	@$(PYTEST) $(PARALLEL) -q --repeat $(SLOW_TESTS) $(ARGS)
 
-test-needs: .venv/.dev  ## install the programs that slow tests need; needs root on Debian
+test-needs: .venv/.dev  ## install programs for slow tests; needs root on Debian
 	@sh scripts/test_needs.sh
 
 quick: .venv/.dev  ## run the tests of the rules: half a minute
@@ -56,7 +56,7 @@ coverage: .venv/.dev  ## check that the rules have full branch coverage
 	@$(PYTEST) $(PARALLEL) -q --cov --cov-report= $(COVERING:%=tests/%) $(NOT_COVERING) $(ARGS)
 	@$(BIN)/python scripts/check_coverage.py
 
-mutants: .venv/.dev  ## plant small bugs, and check that tests find each of them
+mutants: .venv/.dev  ## plant small bugs that tests must find
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 lab: .venv/.dev  ## test with real virtual machines; needs root on Debian
@@ -68,7 +68,7 @@ image: .venv/.dev  ## build and test the container image, from BASE; needs root 
 	@sh scripts/build_image.sh $(BASE)
 	@$(PYTEST) --timeout 1800 tests/image --no-skips
 
-check: .venv/.dev  ## check format, lint, types, layers, spelling and word list
+check: .venv/.dev  ## check format, lint, types, layers, wording, names
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary

@@ -16,7 +16,7 @@ from typing import Final
 from front_polls import measure_callers, measure_sizes
 from front_waits import measure_apply, measure_memory, measure_parked, measure_relay
 from goals import Row
-from loads import ASKING, CORES, install_missing, nginx_version
+from loads import ASKING, CORES, find_missing, nginx_version
 from smoke import new_parser, run, sized, skip_without
 
 MANY: Final = sized(1_000_000, smoke=2_000)
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--vms", type=int, default=MANY, help="how many VMs the large fleet has")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the table in this page")
     options = parser.parse_args()
-    missing = install_missing()
+    missing = find_missing()
     if missing:
         skip_without(*missing)
         return

@@ -17,7 +17,6 @@ from urllib.request import Request, urlopen
 
 from local_ports import free_port, wait_for
 from servers import API_VERSION, children_of, cpu_seconds
-from smoke import SMOKE
 
 CORES: Final = sorted(os.sched_getaffinity(0))
 SERVED: Final = CORES[0]
@@ -198,21 +197,8 @@ class Pollers:
         return json.loads(line)
 
 
-def install_missing() -> list[str]:
-    """Install what is missing, as root on Debian; return what is still missing.
-
-    A smoke run installs nothing.
-    """
-    missing = _find_missing()
-    if missing and shutil.which("apt-get") and os.geteuid() == 0 and not SMOKE:
-        wanted = [_PACKAGES[tool] for tool in missing]
-        for step in (["update"], ["install", "--yes", "--no-install-recommends", *wanted]):
-            command = ("apt-get", "--quiet=2", *step)
-            subprocess.run(command, check=False, timeout=150)  # noqa: S603
-    return _find_missing()
-
-
-def _find_missing() -> list[str]:
+def find_missing() -> list[str]:
+    """Return the programs that are not installed."""
     programs = {tool: _find_nginx() if tool == "nginx" else tool for tool in _PACKAGES}
     return [tool for tool, program in programs.items() if shutil.which(program) is None]
 

@@ -39,7 +39,8 @@ def main() -> int:
             f"{package:16} {sums['num_statements']:10} {sums['num_branches']:10} "
             f"{_percent(sums):8.2f} %{mark}"
         )
-    print(*missing, sep="\n")
+    for line in missing:
+        print(line)
     if absent := COMPLETE - packages.keys():
         print(f"no data on: {', '.join(sorted(absent))}")
     return 1 if missing or absent else 0

@@ -33,7 +33,7 @@ _PYTEST: Final = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 _FAILURES: Final = ("FAILED tests/", "ERROR tests/")
 """How the lines of pytest's summary begin that name what has failed."""
 CAUGHT, SURVIVED, ERROR = "caught", "SURVIVED", "ERROR"
-"""What can come of a mutant; after an error, its tests have proved nothing."""
+"""Verdicts. After an error, the tests of a mutant have proved nothing."""
 
 
 class MutantError(Exception):
@@ -124,7 +124,7 @@ def choose(mutants: tuple[Mutant, ...], names: Sequence[str] | None) -> tuple[Mu
     if not names:
         return mutants
     if unknown := set(names).difference(each.name for each in mutants):
-        raise MutantError(f"There is no mutant called {min(unknown)!r}.")
+        raise MutantError(f"Unknown mutant {min(unknown)!r}; {ROWS.name} lists them.")
     return tuple(each for each in mutants if each.name in names)
 
 
@@ -159,7 +159,7 @@ def _run(*command: str) -> str:
 
 
 def check_tests(copy: Path, mutants: Sequence[Mutant], jobs: int) -> None:
-    """Refuse to go on if the tests of *mutants* fail without a mutant."""
+    """Fail if the tests of *mutants* fail without a mutant."""
     tests = sorted({path for each in mutants for path in each.tests})
     print(f"running {len(tests)} test files and folders without a mutant ...", flush=True)
     run = run_tests(copy, "-n", str(jobs), "--dist", "loadfile", *tests)
@@ -168,7 +168,7 @@ def check_tests(copy: Path, mutants: Sequence[Mutant], jobs: int) -> None:
 
 
 def run_all(mutants: Sequence[Mutant], copies: Sequence[Path], limit: float) -> int:
-    """Run each mutant in one of *copies*, print what came of it, and return how many are caught."""
+    """Run each mutant in one of *copies*, print its verdict, and return how many are caught."""
     idle: SimpleQueue[Path] = SimpleQueue()
     for copy in copies:
         idle.put(copy)

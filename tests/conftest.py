@@ -1,4 +1,4 @@
-"""What every suite shares: signals as usual, no silent skips in CI, and hypothesis' profiles."""
+"""What every suite shares: signals as usual, --no-skips, --repeat, and hypothesis' profiles."""
 
 import gc
 import logging
@@ -41,8 +41,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-NEVER_REPEATED = ("bootstrap", "http", "properties", "storage", "telemetry", "upgrade")
-"""Folders of slow tests that run in this process. With --repeat, others get a second try."""
+PROCESSES = ("bench", "browser", "conformance", "contrib", "e2e", "examples", "executors", "hooks")
+"""Folders whose tests start processes: with --repeat, a test that fails gets a second try."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,16 +58,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--repeat"):
         for item in items:
-            if item.path.relative_to(TESTS).parts[0] not in NEVER_REPEATED:
-                item.add_marker(pytest.mark.flaky(reruns=1))
+            if item.path.relative_to(TESTS).parts[0] in PROCESSES:
+                # A test that was stopped by its limit would have none when it is repeated.
+                item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=[r"Timeout \(>"]))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Name the tests that had to be repeated, in a last line."""
+    """Tell why tests had to be repeated, and name them in a last line."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and (repeated := reporter.getreports("rerun")):
-        names = sorted({report.nodeid for report in repeated})
-        reporter.line(f"flaky: {len(names)} repeated: {' '.join(names)}")
+    if reporter is None or not (repeated := reporter.getreports("rerun")):
+        return
+    for report in repeated:
+        reporter.line(f"repeated: {report.nodeid}: {report.longreprtext.strip()[-500:]}")
+    reporter.line(f"flaky: {' '.join(sorted({report.nodeid for report in repeated}))}")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytest
 
 PATH = f"{os.defpath}:/usr/sbin:/sbin"
-"""Where programs of an administrator are too, whatever the environment of the tests says."""
+"""The default search path, and the folders of system programs."""
 HERE = Path(__file__)
 
 
@@ -36,7 +36,7 @@ def need(*programs: str | Path, path: str | None = None) -> None:
 
 
 def find_program(program: str) -> str:
-    """Return where *program* is, or skip the test."""
+    """Return the path of *program*; skip the test if it is not installed."""
     found = shutil.which(program) or shutil.which(program, path=PATH)
     return found or skip_without(program)
 

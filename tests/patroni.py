@@ -16,7 +16,7 @@ from tests.needs import need
 from tests.ports import free_port
 from tests.postgres import ENVIRONMENT, as_user, find_binaries, make_folder
 
-SECONDS = 60.0
+SECONDS = 45.0
 
 
 @dataclass(slots=True, kw_only=True)

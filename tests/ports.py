@@ -18,9 +18,9 @@ _numbers = count(os.getpid() * APART)
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on, and that no other process is given.
+    """Return a free port of 127.0.0.1, and reserve it until this process ends.
 
-    It is this process's until that ends, so that a server can be stopped and started again on it.
+    A server can be stopped and started again on it.
     """
     while True:
         port = FIRST + next(_numbers) % (LAST - FIRST)

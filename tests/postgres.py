@@ -19,7 +19,7 @@ from tests.ports import free_port
 
 USER = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 ENVIRONMENT = {"PATH": f"{os.defpath}:/usr/sbin:/sbin", "LC_ALL": "C"}
-SECONDS = 60
+SECONDS = 45
 OWNER = "forewarn"
 
 # It sees the end of its input when the process that holds the other end is gone, however it ended.

@@ -1,4 +1,4 @@
-"""What a program has synced to the disk, in order, and what was there at that moment."""
+"""Records each fsync of a test, with the content of the file and the names in its folder."""
 
 import os
 import stat
@@ -45,7 +45,7 @@ def is_lasting(path: Path, syncs: Sequence[Sync]) -> bool:
         if sync.content == path.read_bytes() and path.name not in sync.names
     )
     first = next(whole, len(syncs))
-    return any(is_named(path, [sync]) for sync in syncs[first:])
+    return is_named(path, syncs[first:])
 
 
 def is_named(path: Path, syncs: Sequence[Sync]) -> bool:

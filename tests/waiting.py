@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-SECONDS: Final = 60.0
+SECONDS: Final = 45.0
 _PAUSE: Final = 0.005
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from forewarn.ports.store import Store, Transaction
 
-TIMEOUT: Final = 60.0
+TIMEOUT: Final = 45.0
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from forewarn.domain.fault import FAULTS, FaultKind
 from forewarn.systemd import SystemdNotifier
 from forewarn.testing import EmulatedEvent, EmulatedVm, Emulator
 
-SECONDS: Final = 60
+SECONDS: Final = 45
 SOON: Final = 0.3
 """The time-out of clients, so that a slow server costs little."""
 WHOLE_LIFE: Final = ["scheduled", "started", "recovered"]

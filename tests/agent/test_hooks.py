@@ -35,7 +35,7 @@ from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Client
 from forewarn.protocol.vocabulary import EventSource
 
-END_SECONDS = 60
+END_SECONDS = 45
 
 
 def put(folder: Path, name: str, mode: int = 0o755) -> Path:

@@ -14,7 +14,7 @@ from forewarn.agent import listener as listening
 from forewarn.agent.listener import MOST_CONNECTIONS, Listener, start_listener
 from forewarn.agent.status import Status
 
-SECONDS = 60
+SECONDS = 45
 
 
 @pytest.fixture
@@ -66,7 +66,10 @@ def test_who_sends_a_byte_now_and_then_is_cut_off(
         drip(connection)
 
 
-def test_connections_that_say_nothing_keep_nobody_out(listener: Listener) -> None:
+def test_connections_that_say_nothing_keep_nobody_out(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "ANSWER_SECONDS", 600)
     before = threading.active_count()
     with contextlib.ExitStack() as silent:
         for _ in range(3 * MOST_CONNECTIONS):

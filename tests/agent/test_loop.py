@@ -24,7 +24,7 @@ from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Change, Client, UnavailableError
 from forewarn.systemd import SystemdNotifier
 
-SECONDS = 60
+SECONDS = 45
 NOBODY = SystemdNotifier(None, None)
 
 

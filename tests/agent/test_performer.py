@@ -12,7 +12,7 @@ from forewarn.agent.performer import Answered, RealPerformer, Result
 from forewarn.client import Client, ClientError
 from forewarn.protocol.vocabulary import EventId
 
-SECONDS = 60
+SECONDS = 45
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from forewarn.agent.vocabulary import HookOutcome, HookPhase
 
 pytestmark = pytest.mark.timeout(300)
 
-SECONDS = 60
+SECONDS = 45
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(330)
+
 ROOT = Path(__file__).parents[2]
 RECIPE = re.search(r"^bench:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
 PROGRAMS = re.findall(r"bench/\w+\.py", RECIPE[1] if RECIPE else "")

@@ -95,7 +95,7 @@ def test_audit_shows_the_newest_first_and_filters_by_the_address(
     with api_of(emulator) as api:
         api.delete("tokens/alice")
 
-    expect(rows.first).to_contain_text("token revoke", timeout=20_000)
+    expect(rows.first).to_contain_text("token revoke", timeout=10_000)
     page.get_by_label("Outcome").select_option("refused")
     expect(page).to_have_url(re.compile("outcome=refused"))
     expect(rows).to_have_count(1)
@@ -273,7 +273,7 @@ def test_server_is_paused_and_resumed(emulator: Emulator, windows: Windows) -> N
     page.keyboard.press("Enter")
 
     expect(page.locator(".banner")).to_contain_text("incident 4711")
-    expect(viewer.page.locator(".banner")).to_contain_text("by admin", timeout=20_000)
+    expect(viewer.page.locator(".banner")).to_contain_text("by admin", timeout=10_000)
     window.shoot("health-paused")
     confirm(page, page.get_by_role("button", name="Resume"), button="Resume")
     expect(page.locator(".banner")).to_have_count(0)

@@ -51,7 +51,7 @@ def test_cells_tell_every_state_and_change_by_themselves(
 
     make_busy(centre)
 
-    expect(cell(window, "FrontEnd_IN_0")).to_have_class("vm-cell scheduled", timeout=20_000)
+    expect(cell(window, "FrontEnd_IN_0")).to_have_class("vm-cell scheduled", timeout=10_000)
     for name, state in {
         "web-02": "approved",
         "worker-009": "started",
@@ -117,7 +117,7 @@ def test_typed_search_outlives_a_change(centre: Emulator, windows: Windows) -> N
 
     centre.announce("Freeze", "vault")
 
-    expect(cell(window, "vault")).to_have_class("vm-cell scheduled", timeout=20_000)
+    expect(cell(window, "vault")).to_have_class("vm-cell scheduled", timeout=10_000)
     expect(search).to_have_value("db-")
     expect(search).to_be_focused()
 

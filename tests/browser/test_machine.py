@@ -72,9 +72,9 @@ def test_restart_is_scheduled_approved_started_and_over_without_reload(
     expect(page.locator("#toasts")).to_contain_text("The restart of web-0 is scheduled.")
     expect(page.locator("#now")).to_contain_text('"EventStatus": "Scheduled"')
     emulator.vm("web-0").events[0].approve()
-    expect(events).to_contain_text("Started", timeout=20_000)
+    expect(events).to_contain_text("Started", timeout=10_000)
     emulator.clock.advance(minutes=20)
-    expect(page.locator("table.history")).to_contain_text("Completed", timeout=20_000)
+    expect(page.locator("table.history")).to_contain_text("Completed", timeout=10_000)
     expect(events).to_have_count(0)
     assert page.evaluate("window.stays"), "the page was not loaded anew"
 

@@ -10,7 +10,8 @@ from tests.browser.windows import Windows
 from forewarn.testing.emulator import Emulator
 
 MONDAY = datetime(2030, 1, 7, 9, 30, tzinfo=UTC)
-SOON = 20_000
+SOON = 10_000
+"""Shorter than HEART_BEAT, after which a page refreshes itself anyway."""
 """A change is there within a second, where the machine is not busy with others."""
 
 

@@ -33,7 +33,7 @@ from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.lock import SoleReplica
 from forewarn.storage.sqlite import open_sqlite
 
-TIMEOUT = 60
+TIMEOUT = 45
 MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
 TOKEN = "open-sesame-for-tests"  # noqa: S105
 FLEET = """

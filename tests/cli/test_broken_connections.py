@@ -14,7 +14,7 @@ import pytest
 from typer.testing import Result
 
 Run = Callable[..., Result]
-TIMEOUT = 60
+TIMEOUT = 45
 RESET: Final = object()
 EVENT = {
     "event_id": "00000000-0000-4000-8000-000000000003",

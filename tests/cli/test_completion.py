@@ -18,7 +18,7 @@ from forewarn.cli.app import app
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
 FIRST = "00000000-0000-4000-8000-000000000003"
-TIMEOUT = 60
+TIMEOUT = 45
 SHELLS = ("bash", "zsh", "fish")
 
 BASH = """

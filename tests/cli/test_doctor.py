@@ -37,7 +37,7 @@ from forewarn.settings_table import ClockKind
 from forewarn.storage.sqlite import open_sqlite
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
-TIMEOUT = 60
+TIMEOUT = 45
 ANYBODY = "VMs are identified by /vm/NAME in the path, so any caller can be any VM."
 Found = Mapping[str, tuple[str, str, str]]
 

@@ -35,7 +35,7 @@ from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.storage.sqlite import open_sqlite
 
-TIMEOUT = 60
+TIMEOUT = 45
 FOREWARN = Path(sys.executable).with_name("forewarn")
 GOLDEN = Path(__file__).with_name("golden")
 SCRIPTS = sorted(GOLDEN.glob("*.txt"))

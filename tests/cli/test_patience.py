@@ -17,7 +17,7 @@ from forewarn.cli.maintenance_progress import require_walked, say_progress
 
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
-TIMEOUT = 60
+TIMEOUT = 45
 FIRST = "00000000-0000-4000-8000-000000000003"
 SECOND = "00000000-0000-4000-8000-000000000004"
 STANDS = (

@@ -19,7 +19,7 @@ from forewarn.environment import environment_with
 
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
-TIMEOUT = 60
+TIMEOUT = 45
 SLACK = 10
 """How many times as much as its target a command may cost on a busy machine."""
 HEAVY = (

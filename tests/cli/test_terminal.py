@@ -17,7 +17,7 @@ from typer.testing import Result
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9]")
-TIMEOUT = 60
+TIMEOUT = 45
 
 
 def on_terminal(

@@ -16,7 +16,7 @@ Run = Callable[..., Result]
 Watch = Callable[..., "subprocess.Popen[str]"]
 
 FIRST = "00000000-0000-4000-8000-000000000003"
-TIMEOUT = 60
+TIMEOUT = 45
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.needs import need
 __all__ = ["environment", "forks", "make_server", "pair"]
 
 CONTRIB = Path(__file__).parents[2] / "contrib"
-PROGRAM_SECONDS = 60.0
+PROGRAM_SECONDS = 45.0
 FAST = ("--pause", "0.05", "--request-timeout", "10", "--wait", "20")
 
 

@@ -13,7 +13,7 @@ from tests.e2e.conftest import Server, ServerMaker, wait_until
 
 (PAGE,) = read_blocks(ROOT / "docs" / "how-to/use-proxmox-or-openstack.md")
 EVENT_TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
-SECONDS = 60.0
+SECONDS = 45.0
 
 
 def serve(

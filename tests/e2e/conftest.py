@@ -19,9 +19,9 @@ from tests.ports import free_port
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
 API_VERSION = "2020-07-01"
-ANSWER_SECONDS = 60.0
-START_SECONDS = 120.0
-STOP_SECONDS = 60.0
+ANSWER_SECONDS = 45.0
+START_SECONDS = 50.0
+STOP_SECONDS = 45.0
 KILLS = 12
 AGENT_KILLS = 5
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 _LONGEST = 20
-_END_SECONDS = 60
+_END_SECONDS = 45
 
 
 class Forked:

@@ -12,7 +12,7 @@ from tests.e2e.replicas import Crowd, Trio, check_approvals
 from tests.patroni import Member, run_patroni
 
 VMS = ("web-0", "web-1", "web-2", "solo-0", "solo-1")
-FAILOVER_SECONDS = 60.0
+FAILOVER_SECONDS = 45.0
 """Patroni waits for 20 s at least before it takes a member for dead."""
 
 

@@ -25,7 +25,7 @@ FLEET = """
 name = "solo"
 addresses = ["127.0.0.1"]
 """
-TIMEOUT = 60
+TIMEOUT = 45
 
 
 @pytest.fixture(scope="module")

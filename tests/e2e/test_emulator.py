@@ -16,7 +16,7 @@ from tests.e2e.forks import Forks
 from tests.ports import free_port
 from tests.spawning import Spawn, spawning
 
-SECONDS = 60
+SECONDS = 45
 QUERY = "metadata/scheduledevents?api-version=2020-07-01"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -21,7 +21,7 @@ READ = (
     "headers={'Metadata': 'true'}), timeout=60).read().decode())"
 )
 CLIENT = (sys.executable, "-c", READ)
-SECONDS = 60
+SECONDS = 45
 
 Netns = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]

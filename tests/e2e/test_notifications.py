@@ -19,8 +19,8 @@ from tests.receiver import Answer, Received, Receiver
 
 SECRET = "open-sesame"  # noqa: S105
 DOWN_ATTEMPTS = 20
-DELIVERY_SECONDS = 60
-SLOW_SECONDS = 60
+DELIVERY_SECONDS = 45
+SLOW_SECONDS = 45
 POSTPONABLE = FLEET.replace('name = "web"\n', 'name = "web"\npostpone_until = "1h"\n', 1)
 CONFIGURATION = """
 first_retry = 0.001

@@ -14,7 +14,7 @@ from forewarn.client import Client
 from forewarn.files.recording import read_recording
 from forewarn.testing import Emulator
 
-SECONDS = 60
+SECONDS = 45
 SPEED = 10
 QUERY = "metadata/scheduledevents?api-version=2020-07-01"
 

@@ -18,7 +18,7 @@ from tests.e2e.test_replica_cut_off import ip
 CUT_SECONDS = 6.0
 SILENCE_SECONDS = 2.0
 """An answer takes milliseconds."""
-CONVERGED_SECONDS = 60.0
+CONVERGED_SECONDS = 45.0
 """A relay looks for the server at least every 15 s, and waits for a connection that is lost."""
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(300)
 
 STOPPING = Path(__file__).with_name("stopping_server.py")
 OUTSIDE, INSIDE = "10.213.77.1", "10.213.77.2"
-SECONDS = 60
+SECONDS = 45
 
 T = TypeVar("T")
 

@@ -285,16 +285,17 @@ def test_speed_divides_notice_and_impact_but_not_the_clock(start_server: ServerM
     before = datetime.now(UTC)  # noqa: TID251 - what the server shows is compared with real time
 
     (reboot,) = server.create("Reboot", "web-0")
+    after = datetime.now(UTC)  # noqa: TID251 - the same
     (preempt,) = server.create("Preempt", "solo-0")
-    server.wait_for(preempt["event_id"], "Completed", seconds=10)
+    server.wait_for(preempt["event_id"], "Completed")
 
     (shown,) = server.poll("web-0").events
-    notice = parsedate_to_datetime(shown["NotBefore"]) - before
-    assert timedelta(seconds=15) <= notice < timedelta(seconds=17)
+    not_before = parsedate_to_datetime(shown["NotBefore"])
+    assert before + timedelta(seconds=15) <= not_before < after + timedelta(seconds=16)
     assert reboot["event_status"] == "Scheduled"
     life = server.event(preempt["event_id"])
     took = datetime.fromisoformat(life["ended_at"]) - datetime.fromisoformat(life["started_at"])
-    assert timedelta(seconds=0.5) <= took < timedelta(seconds=3)
+    assert timedelta(seconds=0.5) <= took < timedelta(seconds=15)
 
 
 def test_event_over_several_update_domains_is_split(start_server: ServerMaker) -> None:

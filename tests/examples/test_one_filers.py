@@ -25,7 +25,7 @@ from forewarn.testing import Emulator
 pytestmark = pytest.mark.timeout(300)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 60.0
+SECONDS = 45.0
 # Nobody listens on the discard port: whoever used the proxy would get nowhere.
 DEAD_PROXY = {
     **dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), "http://127.0.0.1:9"),

@@ -45,7 +45,7 @@ EVENT = start_unannounced(
     now=NOW,
 )
 KEY = (EVENT.event_id, WEB_0)
-SECONDS = 60.0
+SECONDS = 45.0
 OVER = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
 

@@ -336,7 +336,7 @@ def test_many_are_begun_without_keeping_the_scheduler(tmp_path: Path) -> None:
     took = time.monotonic() - began
 
     executor.close()
-    assert took < 60, "they would take 500 seconds one after the other"
+    assert took < 40, "they would take 500 seconds one after the other"
 
 
 def test_order_that_cannot_be_written_down_is_told_and_can_be_begun_again(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_frozen_guest_is_resumed_in_time_when_the_server_is_gone(
     begin(executor_of(tmp_path, daemon, event), event).close()
 
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
-    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest")
+    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", seconds=20)
 
 
 SERVER = """
@@ -161,7 +161,7 @@ def test_guest_is_resumed_in_time_when_the_server_is_killed(
     run_and_be_killed(SERVER, tmp_path, daemon.uri)
 
     assert daemon.state("web-0") == PAUSED
-    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest")
+    wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", seconds=20)
     next_server = executor_of(tmp_path, daemon, event_of(EventType.FREEZE, 3))
     assert wait_for(next_server, is_over) == Impact(status=ImpactStatus.DONE)
     assert daemon.deeds()["suspend", "web-0"] == 1

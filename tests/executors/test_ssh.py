@@ -19,6 +19,7 @@ from tests.executors.conftest import (
     wait_until,
 )
 from tests.needs import need
+from tests.ports import free_port
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.command import Command
@@ -51,9 +52,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(words, check=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     keys = f"-oAuthorizedKeysFile={folder}/user.pub", "-oStrictModes=no", "-oUsePAM=no"
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # where sshd gives its rights up, if it has any

@@ -15,7 +15,7 @@ from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import PATH
 from tests.ports import free_port
 
-SECONDS = 60.0
+SECONDS = 45.0
 
 HAPROXY = """
 global

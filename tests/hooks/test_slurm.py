@@ -13,7 +13,7 @@ from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import FAILED, NOT_YET, PATH, READY, InstalledMaker, need
 from tests.ports import free_port
 
-SECONDS = 60.0
+SECONDS = 45.0
 
 CONFIGURATION = """
 ClusterName=test

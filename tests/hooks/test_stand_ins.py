@@ -42,7 +42,7 @@ SUBJECTS = {
         put_back="nomad node drain -disable -yes -self",
     ),
 }
-SECONDS = 60.0
+SECONDS = 45.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import FAILED, PATH, READY, InstalledMaker, need
 
-SECONDS = 60.0
+SECONDS = 45.0
 SYSTEMD = Path("/lib/systemd/systemd")
 
 # It wants to believe that the machine was booted with systemd, and control groups it may write to.

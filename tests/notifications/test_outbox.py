@@ -18,7 +18,7 @@ from forewarn.notifications.outbox import Courier
 from forewarn.ports.store import Store
 from forewarn.storage.sqlite import open_sqlite
 
-SECONDS = 60
+SECONDS = 45
 DELIVERED = Delivery(is_delivered=True, answer="204")
 REFUSED = Delivery(is_delivered=False, answer="503")
 

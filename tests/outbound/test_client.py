@@ -25,7 +25,6 @@ from forewarn.outbound.transport import LARGEST_BODY, sign
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 SOON = 30.0
 OUTBOUND = Outbound()
-"""One of its own: what a thread does is traced only if it starts in a test that is."""
 
 
 @pytest.fixture

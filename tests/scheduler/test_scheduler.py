@@ -47,7 +47,7 @@ from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.tick import Turn, decide_and_record
 from forewarn.storage.sqlite import open_sqlite
 
-TIMEOUT = 60
+TIMEOUT = 45
 LATE = read_scenario("""
 name = "late"
 [[step]]

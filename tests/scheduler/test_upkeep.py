@@ -20,7 +20,7 @@ from forewarn.storage.sqlite import open_sqlite
 
 NOW = datetime(2026, 3, 5, 8, tzinfo=UTC)
 SCOPE = ScopeId("virtual-machine/solo")
-TIMEOUT = 60
+TIMEOUT = 45
 
 
 def context() -> Context:

@@ -19,7 +19,7 @@ from forewarn.client import AsyncClient, Change, Client, Document, Event, Identi
 from forewarn.client import _retrying as retrying
 from forewarn.client import _watching as watching
 
-TIMEOUT: Final = 60.0
+TIMEOUT: Final = 45.0
 """Seconds that nothing takes that ends by itself, however busy the machine is."""
 T = TypeVar("T")
 

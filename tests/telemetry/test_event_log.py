@@ -29,7 +29,7 @@ from forewarn.protocol.vocabulary import EventId, EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.telemetry.event_log import EventLog
 
-TIMEOUT = 60
+TIMEOUT = 45
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 FLEET = """
 [[virtual_machine]]

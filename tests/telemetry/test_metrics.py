@@ -206,7 +206,7 @@ def test_plain_polls_are_counted_like_the_others() -> None:
 
 def test_parked_poll_is_a_parked_poll(emulator: Emulator) -> None:
     emulator.vm("web-0").reboot()
-    waiting = {"Prefer": "wait=30", "If-None-Match": "1"}
+    waiting = {"Prefer": "wait=300", "If-None-Match": "1"}
     parked = threading.Thread(target=ask, args=(emulator, "web-0"), kwargs={"headers": waiting})
 
     parked.start()

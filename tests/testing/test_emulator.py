@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -424,13 +423,13 @@ def test_answers_on_a_kept_connection_come_at_once(emulator: Emulator) -> None:
 
 
 def time_documents(client: Client) -> float:
-    """Return the median of how long a client waits for a document."""
+    """Return the time within which a client gets three quarters of its documents."""
     took = []
     for _ in range(20):
         began = time.perf_counter()
         client.document()
         took.append(time.perf_counter() - began)
-    return median(took)
+    return sorted(took)[14]
 
 
 def test_approvals_are_in_the_order_they_were_given(emulator: Emulator) -> None:

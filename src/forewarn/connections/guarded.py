@@ -328,7 +328,8 @@ class GuardedProtocol(NoUpgradeProtocol):
         return _Awaited.HEAD  # bytes came, but no request: blank lines, say
 
     def _await(self, awaited: _Awaited | None) -> None:
-        if awaited is self._awaited:
+        is_last = self._awaited is _Awaited.LAST_BODY and awaited is _Awaited.BODY
+        if awaited is self._awaited or is_last:
             return
         if self._deadline is not None:
             self._deadline.cancel()

@@ -48,6 +48,7 @@ from forewarn.desk.services import Services
 from forewarn.desk.sessions import Sessions
 from forewarn.operations.access import redact
 from forewarn.protocol.errors import ForewarnError
+from forewarn.wording.statuses import name_of_status
 
 _log = structlog.get_logger(__name__)
 
@@ -210,7 +211,7 @@ class _Exchange:
         refusals.note_and_wait(
             refusals.entry(
                 caller.where,
-                f"{status.phrase}: {error}",
+                f"{name_of_status(status)}: {error}",
                 who=caller.principal.name,
                 action=route.name,
                 subject=self.visit.path_values.get(route.subject, NOBODY),

@@ -10,6 +10,7 @@ from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError, s
 from forewarn.ports.leadership import NotLeadingError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
+from forewarn.wording.statuses import name_of_status
 
 
 @says("The request did not come from a page of this console. Reload the page and try again.")
@@ -50,4 +51,4 @@ def status_of(error: ForewarnError) -> HTTPStatus:
 
 def title_of(status: HTTPStatus) -> str:
     """Return what the page about *status* is called."""
-    return TITLES.get(status, status.phrase)
+    return TITLES.get(status, name_of_status(status))

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from typing import Final
+from math import ceil
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -11,8 +11,6 @@ from forewarn.connections.crowd import Crowd
 from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.handshakes import HandshakeProtocol, SecuredProtocol
 from forewarn.connections.limits import Limits, operator_limits
-
-_GRACE_SECONDS: Final = 5
 
 
 def configure(
@@ -33,7 +31,7 @@ def configure(
         # Where a caller comes from is where the connection comes from, whatever its headers claim.
         proxy_headers=False,
         timeout_keep_alive=kept.idle_seconds,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+        timeout_graceful_shutdown=ceil(kept.grace_seconds),
     )
 
 

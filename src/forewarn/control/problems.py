@@ -26,6 +26,7 @@ from forewarn.ports.leadership import NotLeadingError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
 from forewarn.wording.invalid_values import say_invalid
+from forewarn.wording.statuses import name_of_status
 
 _log = structlog.get_logger(__name__)
 
@@ -135,19 +136,6 @@ class Problem:
     members: Mapping[str, object] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def title(self) -> str:
-        """The name of the status in RFC 9110, whichever Python runs the server."""
-        return _TITLES.get(self.status, self.status.phrase)
-
-
-_TITLES: Final[Mapping[int, str]] = {
-    413: "Content Too Large",
-    414: "URI Too Long",
-    416: "Range Not Satisfiable",
-    422: "Unprocessable Content",
-}
-"""Statuses that Python 3.11 and 3.12 call by the names of older RFCs."""
 
 _FAILURE: Final = Problem(
     kind="internal",
@@ -200,7 +188,7 @@ def problem_document(problem: Problem, path: str) -> bytes:
     """Return *problem* as JSON, as the answer to a request for *path*."""
     document = {
         "type": _urn(problem),
-        "title": problem.title,
+        "title": name_of_status(problem.status),
         "status": problem.status.value,
         "detail": problem.detail,
         "instance": path,

@@ -11,6 +11,7 @@ from forewarn.control.fastapi_parts import match_path
 from forewarn.control.problems import Problem
 from forewarn.desk.refusals import NOBODY, Refusals
 from forewarn.ports.entries import AuditEntry
+from forewarn.wording.statuses import name_of_status
 
 _CHANGES_NOTHING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -56,7 +57,7 @@ class RefusalAudit:
         action, subject = self._find(scope)
         return self._refusals.entry(
             scope["client"][0] if scope["client"] else "",
-            f"{problem.title}: {problem.detail}",
+            f"{name_of_status(problem.status)}: {problem.detail}",
             who=scope["state"].get("who", NOBODY),
             action=action,
             subject=subject,

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.metadata.asgi import CLOSE, Header, MetadataAnswer, answer_bytes
 from forewarn.protocol.errors import error_body
+from forewarn.wording.statuses import name_of_status
 
 Damage: TypeAlias = Callable[[MetadataAnswer, Fault], MetadataAnswer]
 
@@ -27,7 +28,7 @@ _HTML: Final[Header] = (b"Content-Type", b"text/html; charset=utf-8")
 
 def _refuse(fault: Fault) -> MetadataAnswer:
     status = HTTPStatus(fault.status or 500)
-    answer = answer_bytes(error_body(status.phrase.capitalize()), status=status)
+    answer = answer_bytes(error_body(name_of_status(status).capitalize()), status=status)
     if fault.retry_after is None:
         return answer
     return _change(answer, (b"Retry-After", str(fault.retry_after).encode("ascii")))

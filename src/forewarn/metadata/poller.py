@@ -103,7 +103,7 @@ class Poller:
 
     def finish(self) -> None:
         """Answer the poll that waits, if there is one, and close the connection."""
-        if self._wait is None:
+        if self._wait is None or self.path.polls.find_again(self._wait.name) is None:
             self.leave()
         else:
             self.end(self._wait, closes=True)

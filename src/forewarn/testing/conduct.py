@@ -12,7 +12,7 @@ from forewarn.protocol.vocabulary import EventId
 _MOST: Final = 3
 """How many virtual machines, or events, are told of; of the others only how many there are."""
 _JUST_NOW: Final = timedelta(seconds=1)
-"""A request that has waited for less is one that any running program has under way."""
+"""Requests that have waited for less are normal in a running program."""
 _FINE: Final = frozenset({200, 304})
 _PREFACES: Final = ("Bad request", "Not found", "Forbidden")
 """What a status says already."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
-SECONDS = 60.0
+SECONDS = 45.0
 
 Done = subprocess.CompletedProcess[str]
 

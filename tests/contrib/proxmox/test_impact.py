@@ -12,7 +12,7 @@ from tests.contrib.proxmox.conftest import ProgramMaker
 from tests.contrib.stand_in import Reply
 from tests.e2e.conftest import wait_until
 
-SECONDS = 60.0
+SECONDS = 45.0
 
 
 @pytest.fixture

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPResponse
+from time import monotonic, sleep
 
 import pytest
 import uvicorn
 import uvloop
 from fastapi import FastAPI
 from tests.http.conftest import TOKEN
+from tests.waiting import wait_until
 
 from forewarn.connections.limits import (
     Limits,
@@ -21,7 +23,7 @@ from forewarn.connections.limits import (
 )
 from forewarn.control.http import configure
 
-TIMEOUT = 60.0
+TIMEOUT = 45.0
 
 
 class Listener:
@@ -105,6 +107,29 @@ def test_token_in_a_trailer_is_none(listener: Listener) -> None:
         connection.sendall(head + f"0\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
 
         assert read_reply(connection)[0] == 401
+
+
+def test_stop_does_not_wait_for_a_body_that_drips(
+    app: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = Limits(grace_seconds=3, body_seconds=600)
+    head = compose("POST", "/api/v1/events", {"Content-Length": "1000000"})
+    with listening(app, limits) as listener, listener.connect() as connection:
+        connection.sendall(head + b"{")
+        wait_until(lambda: listener.server.server_state.tasks, "the request to begin")
+        listener.server.should_exit = True
+
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):
+            drip(connection)
+
+    assert "graceful shutdown exceeded" not in caplog.text
+
+
+def drip(connection: socket.socket) -> None:
+    deadline = monotonic() + TIMEOUT
+    while monotonic() < deadline:
+        connection.sendall(b" ")
+        sleep(0.05)
 
 
 def test_others_are_answered_while_openapi_is_made(app: FastAPI) -> None:

@@ -5,7 +5,6 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http import HTTPStatus
 from pathlib import Path
 
 import httpx2
@@ -15,7 +14,7 @@ from structlog.testing import capture_logs
 
 from forewarn.control.arm import ARM_PATH
 from forewarn.control.authentication import LARGEST_BODY
-from forewarn.control.problems import STATUSES, Problem, problem_of
+from forewarn.control.problems import STATUSES, problem_of
 from forewarn.domain import errors as domain_errors
 from forewarn.domain.errors import DomainError
 from forewarn.operations.context import Context
@@ -38,20 +37,6 @@ def test_every_error_of_the_domain_and_the_operations_has_a_status() -> None:
 
 def test_error_without_a_row_is_a_failure_of_the_server() -> None:
     assert problem_of(ForewarnError("?")).status == 500
-
-
-@pytest.mark.parametrize(
-    ("status", "title"),
-    [
-        (404, "Not Found"),
-        (413, "Content Too Large"),
-        (414, "URI Too Long"),
-        (416, "Range Not Satisfiable"),
-        (422, "Unprocessable Content"),
-    ],
-)
-def test_title_is_the_same_on_every_python(status: int, title: str) -> None:
-    assert Problem(kind="refused", status=HTTPStatus(status), detail="").title == title
 
 
 @pytest.mark.parametrize("path", ["events", "fleet"])

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.ports.store import Store, StoreUnavailableError
 
-TIMEOUT = 60.0
+TIMEOUT = 45.0
 TOKEN = "open-sesame"  # noqa: S105
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 # One for all: making a client takes longer than all that it is used for here.

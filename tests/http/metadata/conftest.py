@@ -58,7 +58,7 @@ from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.storage.transaction import SqlTransaction
 
-TIMEOUT = 60.0
+TIMEOUT = 45.0
 """Seconds that nothing takes that ends by itself, however busy the machine is."""
 SECRET = "correct horse"  # noqa: S105
 VERSION = "2020-07-01"

@@ -277,7 +277,7 @@ def test_stop_answers_a_poll_that_waits(quiet_service: Service) -> None:
             reader, writer = await asyncio.open_connection(
                 *listener.getsockname(), local_addr=("127.0.0.10", 0)
             )
-            waiting = {"Metadata": "true", "If-None-Match": "0", "Prefer": "wait=30"}
+            waiting = {"Metadata": "true", "If-None-Match": "0", "Prefer": "wait=300"}
             writer.write(compose("GET", POLL, waiting))
             await asyncio.to_thread(wait_until, lambda: quiet_service.parked == 1, "it is parked")
         reply = await reader.read()

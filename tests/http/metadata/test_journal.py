@@ -172,7 +172,7 @@ def test_request_that_is_held_up_is_in_the_journal_already(journaled: Service) -
 
 def test_poll_that_waited_says_how_long(journaled: Service) -> None:
     etag = journaled.request().headers["etag"]
-    headers = {"If-None-Match": etag, "Prefer": "wait=30"}
+    headers = {"If-None-Match": etag, "Prefer": "wait=300"}
 
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(journaled.request, headers=headers)

@@ -23,7 +23,7 @@ from forewarn.metadata.plain_polls import PARKED_PER_VM
 from forewarn.metadata.waiting import Waiters
 
 
-def park(service: Service, seconds: int = 30, *, source: str = "127.0.0.10") -> socket.socket:
+def park(service: Service, seconds: int = 300, *, source: str = "127.0.0.10") -> socket.socket:
     headers = {"Metadata": "true", "If-None-Match": "0", "Prefer": f"wait={seconds}"}
     connection = service.connect(source)
     connection.sendall(compose("GET", POLL, headers))
@@ -37,7 +37,7 @@ def test_change_from_another_thread_answers_the_waiting(service: Service) -> Non
         reply = read_reply(connection)
 
     assert (reply.status, reply.json["DocumentIncarnation"]) == (200, 1)
-    assert reply.headers["preference-applied"] == "wait=30"
+    assert reply.headers["preference-applied"] == "wait=300"
     assert service.parked == 0
     assert service.polls == ["web-0"]
 
@@ -56,9 +56,9 @@ def test_waiting_ends_with_304_after_the_wanted_time(quiet_service: Service) -> 
 @pytest.mark.parametrize(
     "headers",
     [
-        {"If-None-Match": "7", "Prefer": "wait=30"},
-        {"If-None-Match": "null", "Prefer": "wait=30"},
-        {"Prefer": "wait=30"},
+        {"If-None-Match": "7", "Prefer": "wait=300"},
+        {"If-None-Match": "null", "Prefer": "wait=300"},
+        {"Prefer": "wait=300"},
         {"If-None-Match": "0"},
         {"If-None-Match": "0", "Prefer": "wait=0"},
         {"If-None-Match": "0", "Prefer": "wait=soon"},
@@ -98,7 +98,7 @@ def test_preference_is_read_as_rfc_7240_says_and_capped(
 
 
 def test_whoever_has_everything_is_still_woken_by_a_change(service: Service) -> None:
-    headers = {"Metadata": "true", "If-None-Match": "*", "Prefer": "wait=30"}
+    headers = {"Metadata": "true", "If-None-Match": "*", "Prefer": "wait=300"}
     with service.connect() as connection:
         connection.sendall(compose("GET", POLL, headers))
         wait_until(lambda: service.parked == 1, "the poll is parked")
@@ -110,7 +110,7 @@ def test_whoever_has_everything_is_still_woken_by_a_change(service: Service) -> 
 
 
 def test_head_does_not_wait(quiet_service: Service) -> None:
-    headers = {"If-None-Match": "0", "Prefer": "wait=30"}
+    headers = {"If-None-Match": "0", "Prefer": "wait=300"}
 
     assert quiet_service.request(method="HEAD", headers=headers).status == 304
 

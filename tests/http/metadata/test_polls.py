@@ -140,7 +140,7 @@ def test_first_polls_that_a_front_notes_are_written_at_once(store: Store, board:
     thread.start()
     try:
         polls.note_all([VmName("web-0"), VmName("solo")])
-        wait_until(lambda: len(last_polls(store)) == 2, "the polls", seconds=10)
+        wait_until(lambda: len(last_polls(store)) == 2, "the polls")
     finally:
         polls.rounds.stop()
         thread.join(60)
