@@ -422,7 +422,7 @@ def test_polls_at_a_relay_enable_events_soon(center: Center, relay: Front) -> No
 
 def test_relay_tells_what_it_has_answered_when_it_stops(center: Center) -> None:
     with front(center.port, center.relay_token("kvm-1")) as relay:
-        relay.await_machine("a", 1)
+        wait_until(lambda: relay.follower.is_current, "the relay to be told all")
         for _ in range(3):
             relay.ask("a")
         relay.ask("nobody")
