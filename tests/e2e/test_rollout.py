@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 SCRIPT = """#!/bin/sh
 echo "$EVENT_ID $EVENT_VM" >> {folder}/runs
 while [ ! -e {folder}/$EVENT_VM.go ]; do sleep 0.02; done

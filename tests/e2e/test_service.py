@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http.client import HTTPResponse
 
+import pytest
 from tests.e2e.conftest import (
     ANSWER_SECONDS,
     Answer,
@@ -20,6 +21,8 @@ from tests.e2e.conftest import (
     scheduled_events,
     wait_until,
 )
+
+pytestmark = pytest.mark.timeout(300)
 
 VIRTUAL = ("--clock", "virtual", "--executor", "simulated")
 
