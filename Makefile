@@ -5,7 +5,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
-PYTEST := $(BIN)/pytest $(if $(NO_SKIPS),--no-skips)
+PYTEST := $(BIN)/pytest $(if $(filter 1,$(NO_SKIPS)),--no-skips)
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
 export UV_PYTHON_DOWNLOADS := never
@@ -23,6 +23,7 @@ NOT_FAST := executors/test_ssh.py http/control/test_openapi.py http/metadata/tes
 TESTS := $(sort $(shell find tests -name 'test_*.py' -not -path 'tests/image/*' -not -path 'tests/lab/*'))
 FAST_TESTS := $(filter-out $(NOT_FAST:%=tests/%),$(filter $(FAST:%=tests/%),$(TESTS)))
 SLOW_TESTS := $(filter-out $(FAST_TESTS),$(TESTS))
+folders = $(sort $(foreach each,$(1),$(word 2,$(subst /, ,$(each)))))
 # Full branch coverage depends on these tests; NOT_COVERING are tests that measure time.
 COVERING := bootstrap/test_presence.py cli/test_output.py cli/test_settings.py contracts files front gates \
   http/control/test_fleet.py http/control/test_hosts.py http/control/test_origins.py http/control/test_scenarios.py \
@@ -39,17 +40,18 @@ help:  ## list the commands
 demo: .venv/.runtime  ## run the demo
 	@$(BIN)/forewarn demo
 
-test: .venv/.dev  ## run the tests that need only Python: two minutes
+test: .venv/.dev  ## run the tests that need only Python: 2 minutes
 	@$(PYTEST) $(PARALLEL) -q $(FAST_TESTS) $(ARGS)
-	@echo "Not run: slow tests in $(sort $(foreach each,$(SLOW_TESTS),$(word 2,$(subst /, ,$(each))))). Run them with: make test-slow"
+	@echo "Not run: $(filter-out $(call folders,$(FAST_TESTS)),$(call folders,$(SLOW_TESTS))), and parts of" \
+	  "$(filter $(call folders,$(FAST_TESTS)),$(call folders,$(SLOW_TESTS))). Run them with: make test-slow"
 
-test-slow: .venv/.dev  ## run all other tests: nine minutes
+test-slow: .venv/.dev  ## run all other tests: 8 minutes
 	@$(PYTEST) $(PARALLEL) -q --repeat $(SLOW_TESTS) $(ARGS)
 
 test-needs: .venv/.dev  ## install programs for slow tests; needs root on Debian
 	@sh scripts/test_needs.sh
 
-quick: .venv/.dev  ## run the tests of the rules: half a minute
+quick: .venv/.dev  ## run the tests of the rules: 20 seconds
 	@$(PYTEST) $(PARALLEL) -q tests/unit tests/operations tests/scheduler $(ARGS)
 
 coverage: .venv/.dev  ## check that the rules have full branch coverage

@@ -65,7 +65,7 @@ def main() -> int:
     """Run the chosen mutants, print the score, and return the exit code."""
     parser = argparse.ArgumentParser(
         description="Plant known bugs, and check that the tests catch each of them.",
-        epilog='example: scripts/mutants.py --only "a task is taken twice"',
+        epilog='example: .venv/bin/python scripts/mutants.py --only "a task is taken twice"',
     )
     parser.add_argument("--only", metavar="NAME", action="append", help="run only this mutant")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default: 2)")
@@ -204,7 +204,7 @@ def judge(run: PytestRun) -> tuple[str, str]:
     """Return the verdict on a mutant after *run* of its tests, and the reason."""
     match run.code:
         case None:
-            return CAUGHT, "its tests did not end in time"
+            return ERROR, "its tests did not end in time; raise --limit"
         case 0:
             skipped = ", but some were skipped" if "\nSKIPPED " in run.output else ""
             return SURVIVED, f"no test failed{skipped}"
@@ -233,6 +233,9 @@ def run_tests(copy: Path, *arguments: str, limit: float | None = None) -> Pytest
     except subprocess.TimeoutExpired:
         os.killpg(tests.pid, signal.SIGKILL)
         output, _ = tests.communicate()
+    except BaseException:  # Ctrl-C does not reach a session of its own
+        os.killpg(tests.pid, signal.SIGKILL)
+        raise
     return PytestRun(code=code, output=output, seconds=time.monotonic() - began)
 
 

@@ -70,7 +70,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     for report in repeated:
         reporter.line(f"repeated: {report.nodeid}: {report.longreprtext.strip()[-500:]}")
-    reporter.line(f"flaky: {' '.join(sorted({report.nodeid for report in repeated}))}")
+    failed = {
+        report.nodeid for report in (*reporter.getreports("failed"), *reporter.getreports("error"))
+    }
+    if flaky := {report.nodeid for report in repeated} - failed:
+        reporter.line(f"flaky: {' '.join(sorted(flaky))}")
 
 
 @pytest.fixture(scope="module", autouse=True)

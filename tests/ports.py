@@ -30,8 +30,9 @@ def free_port() -> int:
 
 def _is_ours(port: int) -> bool:
     """Lock *port*, which is a byte of a file that all processes share; they unlock by ending."""
+    registry = _registry()
     try:
-        lockf(_registry(), LOCK_EX | LOCK_NB, 1, port)
+        lockf(registry, LOCK_EX | LOCK_NB, 1, port)
     except OSError:
         return False
     return True

@@ -60,7 +60,7 @@ def test_mutants_are_chosen_by_name() -> None:
         (1, "FAILED tests/a.py::test_b - assert", (CAUGHT, "FAILED tests/a.py::test_b")),
         (0, "1 passed", (SURVIVED, "no test failed")),
         (0, "\nSKIPPED [1] a.py", (SURVIVED, "no test failed, but some were skipped")),
-        (None, "", (CAUGHT, "its tests did not end in time")),
+        (None, "", (ERROR, "its tests did not end in time; raise --limit")),
         (2, "1 error", (ERROR, "pytest exited with code 2:\n1 error\n")),
         (5, "", (ERROR, "pytest exited with code 5:\n\n")),
     ],
