@@ -119,6 +119,7 @@ def test_follower_that_comes_back_is_told_only_what_it_has_missed(center: Center
         before.until_mark()
     center.publish(WEB, 4)
     center.place(A, B, machine("solo", "kvm-3"))
+    center.await_hub()
 
     with center.follow(token, before.place) as heard:
         lines = heard.until_mark()
@@ -138,6 +139,7 @@ def test_relay_that_was_away_during_a_move_resumes_without_the_machine(center: C
         before.until_mark()
     wait_until(lambda: center.hub.followers == 0, "the stream to end")
     center.place(machine("a", "kvm-2", scope="web"), B, SOLO)
+    center.await_hub()
 
     with center.follow(token, before.place) as heard:
         lines = heard.until_mark()
