@@ -1,27 +1,23 @@
 """The way through nginx that "Use TLS" and "Use the console" describe."""
 
 import os
-import shutil
 import ssl
 import subprocess
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 
-import pytest
 from tests.docs.blocks import Block, change
 from tests.e2e.conftest import START_SECONDS, Server, wait_until
 from tests.e2e.test_postgres_access import make_certificate
-from tests.needs import say_missing
+from tests.needs import find_program
 from tests.ports import free_port
 
 NAME = "forewarn.example.com"
-NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
-@pytest.mark.skipif(NGINX is None, reason=say_missing("nginx"))
 def test_operators_come_through_nginx(tmp_path: Path, blocks: list[Block]) -> None:
-    assert NGINX is not None
+    nginx = find_program("nginx")
     of_console, of_tls, configuration = blocks
     ((_, _, *flags),) = of_console.commands
     ((_, _, *same),) = of_tls.commands
@@ -44,7 +40,7 @@ def test_operators_come_through_nginx(tmp_path: Path, blocks: list[Block]) -> No
         "/etc/forewarn/": f"{tmp_path}/",
     }
     file.write_text(complete(configuration.text, here, tmp_path))
-    command = [NGINX, "-p", str(tmp_path), "-c", str(file)]
+    command = [nginx, "-p", str(tmp_path), "-c", str(file)]
 
     server.start()
     with subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL) as proxy:

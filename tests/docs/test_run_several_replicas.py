@@ -3,7 +3,6 @@
 import csv
 import os
 import re
-import shutil
 import socket
 import subprocess
 import tomllib
@@ -13,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import ROOT, Block
 from tests.e2e.conftest import FOREWARN, START_SECONDS, STOP_SECONDS, wait_until
-from tests.e2e.soak_keepalived import KEEPALIVED, SETTINGS
+from tests.e2e.soak_keepalived import SETTINGS
 from tests.e2e.test_postgres_access import make_certificate
 from tests.e2e.test_replica_cut_off import ip
-from tests.needs import say_missing
+from tests.needs import find_program
 from tests.ports import free_port
 from tests.postgres import Cluster
 from typer.testing import CliRunner, Result
@@ -28,7 +27,6 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
     "optional-dependencies"
 ]
 UNIT = (ROOT / "contrib/systemd/forewarn.service").read_text("utf-8")
-HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 NAME = "as_the_page_says"
 """The role and the database in place of `forewarn`, which is taken in tests."""
 URL = re.compile(r"postgresql://forewarn@pg-1(?:,pg-2,pg-3)?/forewarn(\w*)(?:\?[^\"\s]*)?")
@@ -122,7 +120,6 @@ def machine(
     postgres.run_sql(f"DROP ROLE IF EXISTS {NAME}")
 
 
-@pytest.mark.skipif(HAPROXY is None, reason=say_missing("haproxy"))
 def test_way_through_the_page_works(
     machine: Machine, postgres: Cluster, blocks: list[Block]
 ) -> None:
@@ -154,7 +151,9 @@ def operate_through(block: Block, machine: Machine) -> None:
     """Ask the replica for its fleet by way of the balancer, which has to find it among others."""
     file, statistics = machine.folder / "haproxy.cfg", machine.folder / "statistics"
     file.write_text(f"global\n    stats socket {statistics}\n{machine.say(block.text)}")
-    with subprocess.Popen([str(HAPROXY), "-db", "-f", file], stderr=subprocess.DEVNULL) as balancer:
+    with subprocess.Popen(
+        [find_program("haproxy"), "-db", "-f", file], stderr=subprocess.DEVNULL
+    ) as balancer:
         try:
             wait_until(
                 lambda: checks(statistics) == {"a": "L7OK", "b": "L4CON", "c": "L4CON"},
@@ -183,7 +182,6 @@ def checks(statistics: Path) -> dict[str, str]:
     return {row["svname"]: row["check_status"] for row in rows if row["svname"] in {*"abc"}}
 
 
-@pytest.mark.skipif(KEEPALIVED is None, reason=say_missing("keepalived"))
 def test_keepalived_takes_its_settings(tmp_path: Path) -> None:
     """`make soak` runs it with them."""
     name = f"fw-vrrp-{os.getpid()}"
@@ -203,6 +201,13 @@ def complain(settings: str, namespace: str, folder: Path) -> str:
     file, log = folder / "keepalived.conf", folder / "keepalived.log"
     file.write_text(settings, encoding="utf-8")
     log.unlink(missing_ok=True)
-    command = ["/sbin/ip", "netns", "exec", namespace, str(KEEPALIVED), f"--config-test={log}"]
+    command = [
+        "/sbin/ip",
+        "netns",
+        "exec",
+        namespace,
+        find_program("keepalived"),
+        f"--config-test={log}",
+    ]
     subprocess.run([*command, f"--use-file={file}"], timeout=30, check=False)
     return log.read_text(encoding="utf-8")

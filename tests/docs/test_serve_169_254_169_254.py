@@ -2,13 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.cli.test_help import helped
-from tests.needs import say_missing
+from tests.needs import find_program
 
 from forewarn.host_setup.orders import GuestTable, SetupTable
 from forewarn.host_setup.planning import ROUTING_TABLE
@@ -18,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/serve-169-254-169-254.md").read_text("utf-8")
 UNIT = (ROOT / "contrib/systemd/forewarn-host-setup.service").read_text("utf-8")
 HOOK = ROOT / "contrib/libvirt/qemu"
-SHELLCHECK = shutil.which("shellcheck")
 
 
 def test_every_key_is_described_and_is_a_flag() -> None:
@@ -44,10 +42,9 @@ def test_unit_applies_the_file_before_the_relay_starts() -> None:
     assert f"StateDirectory={STATE_DIRECTORY.name}\n" in UNIT
 
 
-@pytest.mark.skipif(SHELLCHECK is None, reason=say_missing("shellcheck"))
 def test_hook_is_a_sound_script() -> None:
     checked = subprocess.run(
-        [str(SHELLCHECK), HOOK], capture_output=True, text=True, timeout=60, check=False
+        [find_program("shellcheck"), HOOK], capture_output=True, text=True, timeout=60, check=False
     )
 
     assert checked.stdout == ""

@@ -5,7 +5,6 @@ It has what docs/how-to/run-several-replicas.md says, on two machines that are n
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Generator, Mapping
@@ -14,22 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
-import pytest
 from tests.docs.blocks import ROOT
 from tests.e2e.conftest import API_VERSION, START_SECONDS, STOP_SECONDS, wait_until
 from tests.e2e.test_postgres_access import FOREWARN, make_certificate
 from tests.e2e.test_replica_cut_off import Cable, ip
-from tests.needs import say_missing
+from tests.needs import find_program
 
 PAGE = (ROOT / "docs/how-to/run-several-replicas.md").read_text("utf-8")
 (SETTINGS,) = re.findall(r"```text\n(global_defs.*?)```", PAGE, re.DOTALL)
-KEEPALIVED = shutil.which("keepalived", path="/usr/sbin:/usr/bin")
 SHARED = "10.0.0.5"
 FLEET = '[[virtual_machine]]\nname = "web-0"\naddresses = ["10.0.0.100"]\n'
 MOVE_SECONDS = 15.0
 """Four seconds on a machine that has nothing else to do."""
-
-pytestmark = pytest.mark.skipif(KEEPALIVED is None, reason=say_missing("keepalived"))
 
 
 @dataclass(slots=True)
@@ -48,11 +43,10 @@ class Machine:
         self.run("serve", str(FOREWARN), "serve", "--fleet", "../fleet.toml", *pair, *listeners)
 
     def keep_alive(self) -> None:
-        assert KEEPALIVED is not None
         file = self.folder / "keepalived.conf"
         file.write_text(SETTINGS.replace("10.0.0.11", self.address), encoding="utf-8")
         places = (f"--use-file={file}", "--pid=keepalived.pid", "--vrrp_pid=vrrp.pid")
-        self.run("keepalived", KEEPALIVED, "--dont-fork", "--log-console", *places)
+        self.run("keepalived", find_program("keepalived"), "--dont-fork", "--log-console", *places)
 
     def run(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -1,14 +1,13 @@
 """The unit of the server: systemd has no complaint, and is told when the server is ready."""
 
 import re
-import shutil
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import START_SECONDS, ServerMaker
-from tests.needs import say_missing
+from tests.needs import find_program
 
 from forewarn.host_worker.settings import STATE_DIRECTORY
 
@@ -19,19 +18,20 @@ HOST_SETUP = UNITS / "forewarn-host-setup.service"
 HOST_WORK = UNITS / "forewarn-host-work.service"
 MOST_EXPOSED = {UNIT: 2.5, RELAY: 2.5, HOST_SETUP: 2.5, HOST_WORK: 10.0}
 """What `systemd-analyze security` may say; 10 is a unit without restrictions, as root's work is."""
-ANALYZE = shutil.which("systemd-analyze")
 
 
 def analyze(*arguments: str) -> str:
-    assert ANALYZE is not None
     done = subprocess.run(
-        [ANALYZE, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [find_program("systemd-analyze"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
-@pytest.mark.skipif(ANALYZE is None, reason=say_missing("systemd-analyze"))
 @pytest.mark.parametrize("shipped", MOST_EXPOSED, ids=lambda unit: unit.stem)
 def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path, shipped: Path) -> None:
     unit = tmp_path / shipped.name
