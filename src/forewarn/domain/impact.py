@@ -18,6 +18,19 @@ class ImpactStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerAway:
+    """The replica that carries something out, and since when it has not been heard of.
+
+    Operators are paged at *pages_at*; until then it may come back and report the end by itself.
+    Both are real times.
+    """
+
+    name: str
+    since: datetime
+    pages_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Impact:
     """An executor's answer, with its reason when it has one; while it runs, its last word.
 
@@ -33,6 +46,7 @@ class Impact:
     is_by_hand: bool = False
     has_no_executor: bool = False
     moved_to: HostName | None = None
+    away: OwnerAway | None = None
 
     def __post_init__(self) -> None:
         if self.moved_to is not None:
