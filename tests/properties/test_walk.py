@@ -75,7 +75,7 @@ from forewarn.domain.topology import (
     VirtualMachine,
     split_by_update_domain,
 )
-from forewarn.domain.walk import status, walk
+from forewarn.domain.walk import find_state, walk
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType, event_id
 
@@ -423,7 +423,7 @@ class Walk(RuleBasedStateMachine):
         flying = {event.maintenance_id for event in self.in_flight()}
         for maintenance in self.snapshot.maintenances.values():
             if maintenance.maintenance_id not in flying and not maintenance.is_paused:
-                said = status(maintenance, self.snapshot, self.now)
+                said = find_state(maintenance, self.snapshot, self.now).status
                 verdict = find_standstill(maintenance, self.snapshot, self.now).verdict
                 is_held = said is MaintenanceStatus.HELD
                 assert is_held == (verdict.kind is VerdictKind.NEVER)

@@ -20,8 +20,10 @@ from forewarn.protocol.vocabulary import EventStatus
 TONES: Final[Mapping[str, str]] = {
     MaintenanceStatus.RUNNING: "started",
     MaintenanceStatus.WAITING: "waiting",
+    MaintenanceStatus.AWAY: "waiting",
     MaintenanceStatus.PAUSED: "scheduled",
     MaintenanceStatus.HELD: "failed",
+    MaintenanceStatus.STUCK: "failed",
     MaintenanceStatus.ABORTING: "scheduled",
     MaintenanceStatus.ABORTED: "canceled",
     MaintenanceStatus.INCOMPLETE: "failed",

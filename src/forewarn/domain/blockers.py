@@ -104,6 +104,7 @@ class VerdictKind(StrEnum):
     NOW = "now"
     BY_TIME = "by-time"
     BY_PROGRESS = "by-progress"
+    STUCK = "stuck"
     NEVER = "never"
 
 
@@ -278,6 +279,9 @@ VERDICTS: Final[Mapping[VerdictKind, str]] = {
     VerdictKind.NOW: "Nothing holds the maintenance; it is about to continue.",
     VerdictKind.BY_TIME: "The maintenance continues automatically, at {until} at the latest.",
     VerdictKind.BY_PROGRESS: "The maintenance continues automatically, at an unknown time.",
+    VerdictKind.STUCK: (
+        "Other steps continue, but the maintenance does not end until an operator acts."
+    ),
     VerdictKind.NEVER: "The maintenance does not continue until an operator acts.",
 }
 """How each kind of verdict is said."""
@@ -290,6 +294,11 @@ class Verdict:
     kind: VerdictKind
     until: datetime | None = None
     remedies: Remedies = ()
+
+    @property
+    def needs_operator(self) -> bool:
+        """Whether it waits for what only an operator can do."""
+        return self.kind in {VerdictKind.STUCK, VerdictKind.NEVER}
 
     @property
     def sentence(self) -> str:

@@ -63,9 +63,14 @@ class Impact:
         return self.status is ImpactStatus.UNKNOWN
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether it is unknown, and nothing will ever report its end."""
+        return self.is_lost and self.ask_again_at is None and not self.is_by_hand
+
+    @property
     def needs_somebody(self) -> bool:
         """Whether nothing more is ever heard of it unless an operator says that it is over."""
-        return self.is_by_hand or (self.is_lost and self.ask_again_at is None)
+        return self.is_by_hand or self.is_stuck
 
     def has_news(self, now: datetime) -> bool:
         return self.ask_again_at is not None and self.ask_again_at <= now

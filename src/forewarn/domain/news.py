@@ -12,14 +12,14 @@ from forewarn.domain.names import MaintenanceId, ScopeId
 from forewarn.domain.notification import Phase
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus, Standing
-from forewarn.domain.walk import is_under_way, status
+from forewarn.domain.walk import find_state, find_stuck, is_under_way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What people know of a Maintenance: what stops it, shut gates, and places that failed.
 
-    *stopped* is PAUSED or HELD. It is kept with the messages, so that each is written once.
+    *stopped* is PAUSED, HELD or STUCK. It is kept with the messages, so that each is written once.
     """
 
     maintenance_id: MaintenanceId
@@ -45,9 +45,8 @@ def find_news(
     failures = find_failed_places(maintenance, snapshot)
     answers = _answers_of(maintenance, snapshot)
     shut = {gate: each for gate, each in answers.items() if each.status is GateStatus.SHUT}
-    # Aborted is neither paused nor held, nor does it go on: its end is told.
-    is_aborted = maintenance.is_aborted
-    stopped = told.stopped if is_aborted else _what_stops(maintenance, snapshot, now)
+    stop = _what_stops(maintenance, told, snapshot, now)
+    stopped = stop.phase if stop else None
     news = (
         *failure_news(told, failures),
         *(
@@ -55,7 +54,7 @@ def find_news(
             for gate, answer in shut.items()
             if gate not in told.gates
         ),
-        *(() if stopped is told.stopped else (News(phase=stopped or Phase.RESUMED),)),
+        *(() if stopped is told.stopped else (stop or News(phase=Phase.RESUMED),)),
     )
     # A gate that is being asked again has not opened.
     gates = {gate for gate in told.gates if gate in answers and gate not in shut}
@@ -119,11 +118,19 @@ def _answers_of(maintenance: Maintenance, snapshot: Snapshot) -> dict[str, Answe
     return answers
 
 
-def _what_stops(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Phase | None:
+def _what_stops(
+    maintenance: Maintenance, told: Told, snapshot: Snapshot, now: datetime
+) -> News | None:
+    if stuck := find_stuck(maintenance, snapshot):
+        return News(phase=Phase.STUCK, detail=stuck.detail)
+    if maintenance.is_aborted:
+        # Aborted is neither paused nor held, nor does it go on: its end is told.
+        known = None if told.stopped is Phase.STUCK else told.stopped
+        return News(phase=known) if known else None
     if maintenance.is_paused:
-        return Phase.PAUSED
+        return News(phase=Phase.PAUSED)
     # Cheaper than to walk, and enough while everything goes well.
     if is_under_way(maintenance, snapshot):
         return None
-    is_held = status(maintenance, snapshot, now) is MaintenanceStatus.HELD
-    return Phase.HELD if is_held else None
+    is_held = find_state(maintenance, snapshot, now).status is MaintenanceStatus.HELD
+    return News(phase=Phase.HELD) if is_held else None

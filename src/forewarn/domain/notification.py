@@ -27,6 +27,7 @@ class Phase(StrEnum):
     GATE_SHUT = "gate_shut"
     PAUSED = "paused"
     HELD = "held"
+    STUCK = "stuck"
     RESUMED = "resumed"
     COMPLETED = "completed"
     ABORTED = "aborted"
@@ -51,6 +52,7 @@ _TOPICS: Final[Mapping[Phase, Topic]] = {
     Phase.GATE_SHUT: Topic.MAINTENANCE,
     Phase.PAUSED: Topic.MAINTENANCE,
     Phase.HELD: Topic.MAINTENANCE,
+    Phase.STUCK: Topic.MAINTENANCE,
     Phase.RESUMED: Topic.MAINTENANCE,
     Phase.COMPLETED: Topic.MAINTENANCE,
     Phase.ABORTED: Topic.MAINTENANCE,

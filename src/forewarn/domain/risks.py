@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 from forewarn.domain.maintenance import Maintenance, Step, set_sizes
 from forewarn.domain.phrases import count_of, say_moment, say_names
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.standing import NEEDS_OPERATOR
 from forewarn.domain.timetable import Stretch
 from forewarn.domain.topology import Topology
-from forewarn.domain.walk import status
+from forewarn.domain.walk import find_state
 from forewarn.domain.windows import Blackout, Calendar, closes_at, describe
 
 RISKY_PERCENT: Final = 10
@@ -108,11 +108,11 @@ def find_overlaps(
             continue
         places = len(_shared_places(steps, other, snapshot))
         if places:
-            is_held = status(other, snapshot, now) is MaintenanceStatus.HELD
+            status = find_state(other, snapshot, now).status
             yield (
                 f"{count_of(places, noun)} {'is' if places == 1 else 'are'} also part of "
                 f"Maintenance {other.maintenance_id}, which is "
-                f"{'held' if is_held else 'still under way'}."
+                f"{status if status in NEEDS_OPERATOR else 'still under way'}."
             )
 
 

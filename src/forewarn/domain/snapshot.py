@@ -8,7 +8,7 @@ from functools import cached_property
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, Question
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.host_work import HostTask, HostWorkRule
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
@@ -80,4 +80,29 @@ class Snapshot:
         for event in self.events.values():
             if event.is_in_flight:
                 found.setdefault(event.scope_id, []).append(event)
+        return found
+
+    @cached_property
+    def in_doubt(self) -> Mapping[MaintenanceId, Sequence[tuple[str, Impact]]]:
+        """The impacts and host tasks under way that are unknown, or whose replica is away, by name.
+
+        Checks of hosts are left out, because they are repeated.
+        """
+        found: dict[MaintenanceId, list[tuple[str, Impact]]] = {}
+        # Copied, as the scheduler may write while another thread reads.
+        for (event_id, vm), said in list(self.impacts.items()):
+            if said.is_lost or said.away:
+                event = self.events.get(event_id)
+                if event is None or not event.is_in_flight or event.maintenance_id is None:
+                    continue
+                # Its events are over with the operation, whatever is known of their impacts.
+                operation = self.operations.get(event.operation_id) if event.operation_id else None
+                if operation is None or not operation.is_over:
+                    found.setdefault(event.maintenance_id, []).append((f"the impact on {vm}", said))
+        for task, said in list(self.tasks.items()):
+            if (said.is_lost or said.away) and task.kind is not HostTaskKind.VERIFY:
+                operation = self.operations.get(task.operation_id)
+                if operation is not None and not operation.is_over:
+                    name = f"the return of {task.vm}" if task.vm else f"the work on {task.host}"
+                    found.setdefault(task.maintenance_id, []).append((name, said))
         return found

@@ -38,7 +38,7 @@ from forewarn.domain.phrases import say_moment
 from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.reasons import OF_HOST, OF_OTHERS, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import Stage, Walks, walk_all
+from forewarn.domain.walk import Stage, Walks, find_stuck, walk_all
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 _APPROVALS: Final = frozenset(
@@ -111,7 +111,9 @@ def find_standstill(
     if interruption is not None:
         blockers = tuple(map(interruption.explain, blockers))
     verdict = _verdict([*flight.movers(), *ahead.movers()], now)
-    if verdict.kind is VerdictKind.NEVER:
+    if verdict.kind is not VerdictKind.NEVER and find_stuck(maintenance, snapshot):
+        verdict = Verdict(kind=VerdictKind.STUCK, until=verdict.until)
+    if verdict.needs_operator:
         verdict = replace(verdict, remedies=remedies_for(blockers, maintenance.maintenance_id))
     return Standstill(blockers=blockers, verdict=verdict)
 

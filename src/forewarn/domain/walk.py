@@ -28,8 +28,9 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
+from forewarn.domain.phrases import count_of
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
 from forewarn.domain.windows import ALWAYS, describe, longest_opening
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -182,18 +183,56 @@ def calendar_errors(
             )
 
 
-def status(
+def find_states(snapshot: Snapshot, now: datetime) -> dict[MaintenanceId, MaintenanceState]:
+    """Return the state of every Maintenance of *snapshot*."""
+    walks = walk_all(snapshot, now)
+    return {
+        key: find_state(maintenance, snapshot, now, walks)
+        for key, maintenance in snapshot.maintenances.items()
+    }
+
+
+def find_state(
     maintenance: Maintenance, snapshot: Snapshot, now: datetime, walks: Walks | None = None
-) -> MaintenanceStatus:
-    """Say where *maintenance* is, from the same facts the walk goes by.
+) -> MaintenanceState:
+    """Return the state of *maintenance*, from the same facts that the walk goes by.
 
-    *walks* is what `walk_all` says; whoever asks of many Maintenances looks that up once.
+    *walks* is the result of `walk_all`; pass it to ask for many Maintenances.
 
-    It is WAITING when nothing of it is in flight and a step will begin by itself, later; HELD when
-    none ever will unless somebody acts, and when no step is left but something has failed.
+    It is STUCK as soon as one of its tasks is, whatever becomes of the others: it never ends unless
+    an operator acts. Otherwise it is WAITING when nothing of it is in flight and a step will begin
+    by itself, later; HELD when none ever will unless an operator acts, and when no step is left but
+    something has failed. While it runs, it is AWAY if the replica that carries out one of its tasks
+    is.
     """
     if maintenance.outcome is not None:
-        return _OVER[maintenance.outcome]
+        return MaintenanceState(status=_OVER[maintenance.outcome])
+    if stuck := find_stuck(maintenance, snapshot):
+        return stuck
+    status = _find_status(maintenance, snapshot, now, walks)
+    owners = (said.away for _, said in snapshot.in_doubt.get(maintenance.maintenance_id, ()))
+    away = min(filter(None, owners), key=lambda each: (each.pages_at, each.name), default=None)
+    if away is None or status is not MaintenanceStatus.RUNNING:
+        return MaintenanceState(status=status)
+    since, until = f"{away.since:%H:%M:%S}", f"{away.pages_at:%H:%M:%S}"
+    detail = f"{away.name} (away since {since}, pages at {until} GMT)"
+    return MaintenanceState(status=MaintenanceStatus.AWAY, detail=detail)
+
+
+def find_stuck(maintenance: Maintenance, snapshot: Snapshot) -> MaintenanceState | None:
+    """Return the state of *maintenance* if it is STUCK."""
+    in_doubt = snapshot.in_doubt.get(maintenance.maintenance_id, ())
+    lost = sorted(name for name, said in in_doubt if said.is_stuck)
+    if not lost:
+        return None
+    more = f" and of {count_of(len(lost) - 1, 'more task')}" if len(lost) > 1 else ""
+    detail = f"the state of {lost[0]}{more} is unknown"
+    return MaintenanceState(status=MaintenanceStatus.STUCK, detail=detail)
+
+
+def _find_status(
+    maintenance: Maintenance, snapshot: Snapshot, now: datetime, walks: Walks | None
+) -> MaintenanceStatus:
     if maintenance.is_aborted:
         return MaintenanceStatus.ABORTING
     found = (walk_all(snapshot, now) if walks is None else walks).get(maintenance.maintenance_id)

@@ -16,6 +16,7 @@ _KINDS: Final = {
     Phase.OVERDUE: "warning",
     Phase.STEP_FAILED: "failure",
     Phase.HELD: "failure",
+    Phase.STUCK: "failure",
     Phase.GATE_SHUT: "warning",
     Phase.PAUSED: "warning",
     Phase.ABORTED: "warning",

@@ -22,6 +22,8 @@ SENTENCES: Final[Mapping[Phase, str]] = {
     Phase.PAUSED: "{event_type} maintenance is paused.",
     Phase.HELD: "{event_type} maintenance is held and does not continue until an operator acts. "
     "Try: forewarn maintenance explain {maintenance_id}",
+    Phase.STUCK: "{event_type} maintenance is stuck and does not end until an operator acts. "
+    "Try: forewarn maintenance explain {maintenance_id}",
     Phase.RESUMED: "{event_type} maintenance continues.",
     Phase.COMPLETED: "{event_type} maintenance has ended: {outcome}.",
     Phase.ABORTED: "{event_type} maintenance was aborted.",

@@ -9,9 +9,9 @@ from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.standing import NOT_DONE, MaintenanceStatus
+from forewarn.domain.standing import NOT_DONE, MaintenanceState, MaintenanceStatus
 from forewarn.domain.standstill import Interruption, Standstill, find_standstill
-from forewarn.domain.walk import Walks, status, walk_all
+from forewarn.domain.walk import Walks, find_state, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
 from forewarn.operations.maintenances import find_maintenance, find_places
@@ -47,8 +47,12 @@ class MaintenanceExplanation:
     """A Maintenance, where it is, and everything that holds it there."""
 
     maintenance: Maintenance
-    status: MaintenanceStatus
+    state: MaintenanceState
     standstill: Standstill
+
+    @property
+    def status(self) -> MaintenanceStatus:
+        return self.state.status
 
 
 def explain_maintenance(
@@ -84,7 +88,7 @@ def _explain(
     is_interrupted = maintenance.is_paused or maintenance.is_aborted
     return MaintenanceExplanation(
         maintenance=maintenance,
-        status=status(maintenance, snapshot, context.now, walks),
+        state=find_state(maintenance, snapshot, context.now, walks),
         standstill=find_standstill(
             maintenance,
             snapshot,

@@ -38,9 +38,9 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, VmName, name_key
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
 from forewarn.domain.topology import Host, Topology, VirtualMachine
-from forewarn.domain.walk import Stage, Walks, calendar_errors, status, walk_all
+from forewarn.domain.walk import Stage, Walks, calendar_errors, find_state, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_vms
@@ -85,13 +85,17 @@ class MaintenanceReport:
     """
 
     maintenance: Maintenance
-    status: MaintenanceStatus
+    state: MaintenanceState
     events: tuple[ScheduledEvent, ...]
     operations: tuple[HostOperation, ...]
     stages: tuple[Stage, ...]
     standings: Standings
     failures: tuple[Failure, ...]
     left_out: tuple[Step, ...]
+
+    @property
+    def status(self) -> MaintenanceStatus:
+        return self.state.status
 
 
 def start_maintenance(
@@ -292,7 +296,7 @@ def _report(
     is_over = maintenance.is_aborted or maintenance.finished_at
     return MaintenanceReport(
         maintenance=maintenance,
-        status=status(maintenance, snapshot, context.now, walks),
+        state=find_state(maintenance, snapshot, context.now, walks),
         events=events,
         operations=operations,
         stages=walks.get(maintenance.maintenance_id, ()),

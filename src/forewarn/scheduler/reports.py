@@ -18,7 +18,7 @@ from forewarn.ports.store import Store
 from forewarn.scheduler.tick import Turn
 
 _BAD: Final = frozenset({ImpactStatus.FAILED, ImpactStatus.UNKNOWN})
-_STOPS: Final = frozenset({Phase.PAUSED, Phase.HELD, Phase.RESUMED})
+_STOPS: Final = frozenset({Phase.PAUSED, Phase.HELD, Phase.STUCK, Phase.RESUMED})
 """What else there is to tell has lines of its own, about events, hosts and gates."""
 
 
@@ -43,7 +43,7 @@ class MaintenanceLog:
                 self._report(maintenance, Phase.ABORTED, context)
 
     def report_stops(self, tidings: Iterable[Tidings], context: Context) -> None:
-        """Log which Maintenances were paused, are held or continue."""
+        """Log which Maintenances were paused, are held or stuck, or continue."""
         for maintenance, phase in tidings:
             if phase in _STOPS:
                 self._report(maintenance, phase, context)
@@ -55,7 +55,8 @@ class MaintenanceLog:
 
     def _report(self, maintenance: Maintenance, phase: Phase, context: Context) -> None:
         outcome = maintenance.outcome
-        is_bad = phase is Phase.HELD or outcome is MaintenanceOutcome.INCOMPLETE
+        is_stopped = phase in {Phase.HELD, Phase.STUCK}
+        is_bad = is_stopped or outcome is MaintenanceOutcome.INCOMPLETE
         (self._reports.warning if is_bad else self._reports.info)(
             "maintenance_changed",
             what=phase.value,

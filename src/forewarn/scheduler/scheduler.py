@@ -34,7 +34,7 @@ from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
-from forewarn.domain.walk import status, walk_all
+from forewarn.domain.walk import find_states
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import look
 from forewarn.operations.telling import has_news
@@ -145,9 +145,7 @@ class Scheduler:
         lull = self._lull
         if lull is None:
             return Counter()
-        walks = walk_all(lull.seen, lull.at)
-        maintenances = lull.seen.maintenances.values()
-        return Counter(status(each, lull.seen, lull.at, walks) for each in maintenances)
+        return Counter(each.status for each in find_states(lull.seen, lull.at).values())
 
     def note(self, change: StoreChange) -> None:
         """Look again, if somebody else has recorded something."""

@@ -39,8 +39,7 @@ from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.topology import Topology, VirtualMachine
-from forewarn.domain.walk import status as status_of
-from forewarn.domain.walk import walk
+from forewarn.domain.walk import find_state, walk
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -93,7 +92,7 @@ def due(
 def status(
     maintenance: Maintenance, fleet: Topology, events: Iterable[ScheduledEvent]
 ) -> MaintenanceStatus:
-    return status_of(maintenance, seen(fleet, events), NOW)
+    return find_state(maintenance, seen(fleet, events), NOW).status
 
 
 def announced(maintenance: Maintenance, fleet: Topology, *vms: str) -> list[ScheduledEvent]:

@@ -42,7 +42,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
-from forewarn.domain.walk import BrakeSummary, Stage, calendar_errors, status, walk, walk_all
+from forewarn.domain.walk import BrakeSummary, Stage, calendar_errors, find_state, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -262,7 +262,7 @@ def test_failed_canary_holds_everybody_until_somebody_skips_it(fleet: Topology) 
 
     canary = brakes_of(stages, "web-0")[BrakeKind.CANARY]
     assert (canary.release, canary.event_ids) == (Release.BY_HAND, (EventId("os:db-1"),))
-    assert status(maintenance, snapshot, NOW) is MaintenanceStatus.HELD
+    assert find_state(maintenance, snapshot, NOW).status is MaintenanceStatus.HELD
     assert begun(resumed) == ["web-0", "web-2"]
 
 
@@ -298,7 +298,7 @@ def test_scope_soaks_between_its_steps(fleet: Topology) -> None:
             kind=BrakeKind.SOAK, release=Release.BY_TIME, until=SOON, scope_ids=(WEB,)
         )
     }
-    assert status(maintenance, snapshot, NOW) is MaintenanceStatus.WAITING
+    assert find_state(maintenance, snapshot, NOW).status is MaintenanceStatus.WAITING
     assert next_deadline(snapshot, NOW) == SOON
     assert begun(late) == ["web-1", "db-1"]
 
@@ -411,7 +411,7 @@ def test_step_waits_for_the_window(fleet: Topology) -> None:
         )
     }
     assert next_deadline(snapshot, NOW) == TONIGHT
-    assert status(maintenance, snapshot, NOW) is MaintenanceStatus.WAITING
+    assert find_state(maintenance, snapshot, NOW).status is MaintenanceStatus.WAITING
     assert begun(walk(maintenance, snapshot, TONIGHT)) == ["web-0", "web-2", "db-0"]
 
 
@@ -639,7 +639,7 @@ def test_gate_that_stays_shut_holds_the_step_until_somebody_resumes(fleet: Topol
     assert brakes_of(stages, "db-1")[BrakeKind.GATE] == BrakeSummary(
         kind=BrakeKind.GATE, release=Release.BY_HAND, gate="smoke", detail="no"
     )
-    assert status(maintenance, snapshot, LATER) is MaintenanceStatus.HELD
+    assert find_state(maintenance, snapshot, LATER).status is MaintenanceStatus.HELD
     assert decide(snapshot, LATER).effects == ()
     assert brakes_of(walk(resumed, snapshot, LATER), "db-1")[BrakeKind.GATE].release is (
         Release.BY_PROGRESS
@@ -705,7 +705,8 @@ def test_maintenance_that_waits_for_others_is_not_held(fleet: Topology) -> None:
     other = replace(maintenance, maintenance_id=MaintenanceId("firmware"))
     flying = announced(other, fleet, "web-0", "db-0")
 
-    assert status(maintenance, seen(maintenance, fleet, flying), NOW) is MaintenanceStatus.WAITING
+    state = find_state(maintenance, seen(maintenance, fleet, flying), NOW)
+    assert state.status is MaintenanceStatus.WAITING
 
 
 def test_maintenance_is_not_held_while_another_is_about_to_begin_where_it_waits(
@@ -721,5 +722,5 @@ def test_maintenance_is_not_held_while_another_is_about_to_begin_where_it_waits(
 
     found = find_standstill(waiting, snapshot, NOW)
 
-    is_held = status(waiting, snapshot, NOW) is MaintenanceStatus.HELD
+    is_held = find_state(waiting, snapshot, NOW).status is MaintenanceStatus.HELD
     assert is_held == (found.verdict.kind is VerdictKind.NEVER)
