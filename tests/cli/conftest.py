@@ -1,16 +1,13 @@
 """The command, against a control API on a real store and a real loopback socket."""
 
-import socket
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
 import pytest
-import uvicorn
+from tests.loopback import on_loopback
 from tests.replicas import ITSELF
 from tests.spawning import Spawn, spawning
 from typer.testing import CliRunner, Result
@@ -132,20 +129,9 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         ),
         metrics=bytes,
     )
-    config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)
-    control = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=control.run, args=([listener],))
-        thread.start()
-        deadline = time.monotonic() + TIMEOUT
-        while not control.started:
-            assert time.monotonic() < deadline, "the control API did not start"
-            time.sleep(0.005)
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    with on_loopback(create_app(services)) as address:
+        yield address
         ledger_watch.stop()
-        control.should_exit = True
-        thread.join(TIMEOUT)
-        assert not thread.is_alive(), "the control API did not stop"
 
 
 @pytest.fixture

@@ -145,6 +145,7 @@ def test_server_that_answers_in_plain_text_is_said_not_to_speak_tls(run: Run) ->
 WALKED: Final = {
     "maintenance_id": EVENT["event_id"],
     "status": "completed",
+    "status_text": "completed",
     "finished_at": "2026-01-05T09:00:00Z",
     "steps_remaining": 0,
     "hosts": [],
@@ -154,7 +155,12 @@ WALKED: Final = {
     "events": [],
     "failures": [],
 }
-WALKING: Final = {**WALKED, "status": "running", "finished_at": None}
+WALKING: Final = {
+    **WALKED,
+    "status": "running",
+    "status_text": "running",
+    "finished_at": None,
+}
 CLOCK: Final = {"kind": "real", "now": "2026-01-05T09:00:00Z"}
 
 

@@ -42,7 +42,11 @@ def test_programs_read_an_object_a_line(watch: Watch) -> None:
     watching = watch("-o", "json")
 
     assert json.loads(next_line(watching))["place"] == "availability-set/web"
-    assert json.loads(next_line(watching)) == {"at": "2026-01-05T08:00:00Z", "status": "running"}
+    assert json.loads(next_line(watching)) == {
+        "at": "2026-01-05T08:00:00Z",
+        "status": "running",
+        "status_text": "running",
+    }
 
 
 def test_only_what_has_changed_is_said_and_the_same_once() -> None:

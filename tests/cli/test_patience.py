@@ -129,7 +129,14 @@ def test_progress_of_a_maintenance_without_places_has_no_count() -> None:
 
 
 def walked(status: str, **changed: object) -> dict[str, object]:
-    return {"maintenance_id": "m", "status": status, "failures": [], "standings": {}, **changed}
+    return {
+        "maintenance_id": "m",
+        "status": status,
+        "status_text": status,
+        "failures": [],
+        "standings": {},
+        **changed,
+    }
 
 
 def test_maintenance_that_is_held_says_what_holds_it() -> None:

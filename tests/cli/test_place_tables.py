@@ -239,7 +239,7 @@ def blocker(event_id: str, **changed: object) -> dict[str, Any]:
 def test_reasons_that_are_the_same_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     found = {
         "maintenance_id": "M1",
-        "status": "running",
+        "status_text": "running",
         "blockers": [
             *(blocker(f"E{each}") for each in range(1, 16)),
             blocker("", kind="at-once", sentence="One waits.", event_ids=[]),
@@ -265,7 +265,7 @@ def test_reasons_that_are_the_same_on_several_hosts_count_these(
 ) -> None:
     found = {
         "maintenance_id": "M1",
-        "status": "running",
+        "status_text": "running",
         "blockers": [blocker(f"E{each}", hosts=[f"kvm-{each % 4}"]) for each in range(1, 16)],
         "verdict": {"sentence": "It continues."},
         "not_done": {},

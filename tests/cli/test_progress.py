@@ -19,7 +19,7 @@ def step(scope_id: str, machines: int) -> dict[str, Any]:
 
 
 ROW = {
-    "status": "running",
+    "status_text": "running",
     "events": [
         event("set/done", 2, has_ended=True),
         event("set/web", 3, has_ended=True),
@@ -46,7 +46,7 @@ def console(monkeypatch: pytest.MonkeyPatch) -> Console:
 def test_bars_are_drawn_as_they_change(console: Console) -> None:
     with shown_as_bars(console) as tell:
         tell(ROW)
-        tell({**ROW, "status": "waiting", "events": ROW["events"][:1], "remaining": []})
+        tell({**ROW, "status_text": "waiting", "events": ROW["events"][:1], "remaining": []})
 
     drawn = console.file.getvalue()  # type: ignore[attr-defined]
     assert "waiting" in drawn
@@ -54,7 +54,8 @@ def test_bars_are_drawn_as_they_change(console: Console) -> None:
 
 
 def test_no_more_bars_are_drawn_than_fit(console: Console) -> None:
-    many = {"status": "running", "events": [], "remaining": [step(f"s/{i}", 1) for i in range(99)]}
+    remaining = [step(f"s/{i}", 1) for i in range(99)]
+    many = {"status_text": "running", "events": [], "remaining": remaining}
 
     with shown_as_bars(console) as tell:
         tell(many)

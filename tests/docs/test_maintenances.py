@@ -59,7 +59,7 @@ def _page() -> str:
 def _words(title: str) -> set[str]:
     """Return the first word of each row of the table whose first column is called *title*."""
     table = _page().partition(f"\n| {title} |")[2].partition("\n\n")[0]
-    return set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE))
+    return set(re.findall(r"^\| `([a-z -]+)` \|", table, re.MULTILINE))
 
 
 def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -349,7 +349,7 @@ function Get-ForewarnMaintenance {
     .SYNOPSIS
     Return one Maintenance with its steps, or all of them.
     .EXAMPLE
-    Get-ForewarnMaintenance | Where-Object status -eq held
+    Get-ForewarnMaintenance | Where-Object status -in held, stuck
     #>
     [CmdletBinding()]
     param([Parameter(ValueFromPipelineByPropertyName)] [Alias('maintenance_id')] [string] $MaintenanceId)

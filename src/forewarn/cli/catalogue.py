@@ -39,7 +39,9 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "calendar": Listed("Print planned maintenance in iCalendar format.", is_rare=True),
     "audit": Listed("List who did what, including refused requests.", is_rare=True),
     "doctor": Listed("Find problems with a server and how to fix them."),
-    "status": Listed("Show the server, its database and its replicas.", "server", is_rare=True),
+    "status": Listed(
+        "Show the server, its replicas and unfinished Maintenances.", "server", is_rare=True
+    ),
     "pause": Listed("Pause the server; it starts nothing until resumed.", "server", is_rare=True),
     "resume": Listed(
         "Resume a paused server; overdue work starts at once.", "server", is_rare=True

@@ -32,7 +32,7 @@ app = noun("maintenance")
 _COLUMNS: Final[Columns] = {
     "maintenance": "maintenance_id",
     "type": "event_type",
-    "status": "status",
+    "status": "status_text",
     "targets": lambda row: (
         count_names(row["hosts"], "host") or count_names(row["resources"], "virtual machine")
     ),
@@ -185,7 +185,9 @@ def watch(session: Session, maintenance_id: MaintenanceArgument) -> None:
 
 @command(app, "wait", TIMEOUT)
 def wait_for(session: Session, maintenance_id: MaintenanceArgument) -> None:
-    """Wait until a Maintenance ends or is held; fail unless completed.
+    """Wait until a Maintenance ends, is held or is stuck.
+
+    The command fails unless the Maintenance is completed.
 
     Example: forewarn maintenance wait 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --timeout 8h
     """
@@ -208,7 +210,7 @@ def _steer(session: Session, maintenance_id: str, verb: str, body: object = None
 
 
 def _show_end(session: Session, maintenance_id: str) -> None:
-    """Wait until a Maintenance is over or held, show it, and fail unless it is completed."""
+    """Wait until a Maintenance is over, held or stuck, show it, and fail unless it is completed."""
     ended = wait_for_maintenance(session, maintenance_id)
     session.show(ended, print_maintenance)
     require_walked(ended)

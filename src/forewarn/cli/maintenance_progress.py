@@ -1,4 +1,4 @@
-"""Waiting for a Maintenance to be over, or to be held, and following it until then."""
+"""Waiting for a Maintenance to be over, held or stuck, and following it until then."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from forewarn.cli.patience import ASK_EVERY, Patience, persist, say_because
 from forewarn.cli.place_tables import changed_lines, say_not_done, say_places
 from forewarn.cli.session import Session
 from forewarn.domain.phrases import count_of
-from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.standing import NEEDS_OPERATOR, MaintenanceStatus
 
 
 def wait_for_maintenance(session: Session, name: str) -> Row:
@@ -21,9 +21,7 @@ def wait_for_maintenance(session: Session, name: str) -> Row:
         tell = drawing.enter_context(_bars()) if sys.stderr.isatty() else None
         return patience.wait(
             lambda: session.get("maintenances", name),
-            is_over=lambda row: (
-                row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
-            ),
+            is_over=lambda row: row["finished_at"] is not None or row["status"] in NEEDS_OPERATOR,
             describe=say_progress,
             tell=tell,
         )
@@ -39,7 +37,7 @@ def _bars() -> AbstractContextManager[Callable[[Row], None]]:
 
 def say_progress(maintenance: Row) -> str:
     """Say how many of its hosts, or scopes, are where, and how many steps are not begun."""
-    name, status = maintenance["maintenance_id"], maintenance["status"]
+    name, status = maintenance["maintenance_id"], maintenance["status_text"]
     said = [f"Maintenance {name}: {status}", say_places(maintenance)]
     if maintenance["steps_remaining"]:
         said.append(f"{count_of(maintenance['steps_remaining'], 'step')} to announce")
@@ -48,10 +46,10 @@ def say_progress(maintenance: Row) -> str:
 
 def require_walked(maintenance: Row) -> None:
     """Fail if *maintenance*, which has been waited for, was not walked to a good end."""
-    name, status = maintenance["maintenance_id"], maintenance["status"]
-    if status != MaintenanceStatus.COMPLETED:
+    name, text = maintenance["maintenance_id"], maintenance["status_text"]
+    if maintenance["status"] != MaintenanceStatus.COMPLETED:
         raise CommandError(
-            " ".join([f"Maintenance {name} is {status}.", *_say_why(maintenance)]),
+            " ".join([f"Maintenance {name} is {text}.", *_say_why(maintenance)]),
             code=ExitCode.FAILED,
             hint=f"try: forewarn maintenance status {name}",
         )
@@ -69,9 +67,9 @@ def watch_maintenance(session: Session, maintenance_id: str) -> None:
     status = ""
     for maintenance, now in _states(session, maintenance_id):
         lines = changed_lines(maintenance, told)
-        if maintenance["status"] != status:
-            status = maintenance["status"]
-            lines.append({"status": status})
+        if maintenance["status_text"] != status:
+            status = maintenance["status_text"]
+            lines.append({"status": maintenance["status"], "status_text": status})
         for line in lines:
             print_one_of_many({"at": now, **line}, session.output, _print_change)
         if maintenance["finished_at"] is not None:
@@ -90,7 +88,7 @@ def _states(session: Session, maintenance_id: str) -> Iterator[tuple[Row, str]]:
 
 def _print_change(line: Row) -> None:
     if "status" in line:
-        said = f"The maintenance is {line['status']}."
+        said = f"The maintenance is {line['status_text']}."
     else:
         approved = f"{line['approved']} approved" if line["approved"] else ""
         said = "  ".join(filter(None, (line["place"], line["said"], approved, line["waits"])))

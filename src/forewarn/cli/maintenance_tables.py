@@ -41,7 +41,7 @@ _COLUMNS: Final[Columns] = {
 _FIELDS: Final[Columns] = {
     "maintenance": "maintenance_id",
     "type": "event_type",
-    "status": "status",
+    "status": "status_text",
     "description": "description",
     "schedule": "schedule",
     "hosts": "hosts",
@@ -100,7 +100,7 @@ def print_maintenance(maintenance: Row, by: Detail = Detail.PLACE) -> None:
 
 def print_blockers(found: Row, by: Detail = Detail.PLACE) -> None:
     """Print what holds a Maintenance, then what becomes of it."""
-    print_line(f"{found['maintenance_id']} is {found['status']}.")
+    print_line(f"{found['maintenance_id']} is {found['status_text']}.")
     said = _each if by is Detail.VM else _once
     _print_lines("- ", said(found["blockers"]))
     _print_lines("", say_not_done(found["not_done"]))

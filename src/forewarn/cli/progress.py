@@ -44,7 +44,7 @@ def stretches(row: Row) -> list[ProgressBar]:
     ]
     scopes.sort(key=lambda scope: not scope.is_under_way)
     everything = ProgressBar(
-        row["status"], sum(done.values()), sum(total.values()), is_under_way=bool(under_way)
+        row["status_text"], sum(done.values()), sum(total.values()), is_under_way=bool(under_way)
     )
     return [everything, *scopes]
 

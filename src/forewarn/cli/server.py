@@ -37,6 +37,7 @@ _REPLICAS: Final[Columns] = {
     "lag": lambda replica: f"{replica['lag_in_milliseconds']} ms",
     "address": "address",
 }
+_MAINTENANCES: Final[Columns] = {"maintenance": "maintenance_id", "status": "status_text"}
 
 
 @command(app, "status")
@@ -47,7 +48,7 @@ def status(
         bool, switch("Only check that the server serves polls; needs no token.", "--ready")
     ] = False,
 ) -> None:
-    """Show the server, its database and its replicas.
+    """Show the server, its replicas and unfinished Maintenances.
 
     BEHIND is the number of changes that a replica had not received when it was last
     seen, and LAG is the age of the oldest. With --ready, the command fails unless the
@@ -68,7 +69,7 @@ def _print_status(server: Row) -> None:
         {**each, "epoch": server["lease_epoch"], "seen": _ago(now, each["seen_at"])}
         for each in server["replicas"]
     ]
-    print_parts((rows, _REPLICAS))
+    print_parts((rows, _REPLICAS), (server["maintenances"], _MAINTENANCES))
 
 
 def _ago(now: datetime, moment: str) -> str:

@@ -7,12 +7,13 @@ from typing import Final
 
 from forewarn.console.flights import Flight, Trouble
 from forewarn.console.remedies import Way, find_ways
-from forewarn.domain.blockers import Blocker, Release, VerdictKind
+from forewarn.domain.blockers import Blocker, Release
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.phrases import count_of
 from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import Standstill
 from forewarn.operations.survey import Survey, Undertaken
 
@@ -87,8 +88,7 @@ def say_wait(standstill: Standstill) -> str:
     # Events of a host wait for each other: what the last of them waits for comes first.
     blockers = sorted(standstill.blockers, key=lambda each: each.kind is ReasonKind.HOST_OPERATION)
     by_hand = [each for each in blockers if each.release is Release.BY_HAND]
-    is_stuck = standstill.verdict.kind is VerdictKind.NEVER and by_hand
-    for first in by_hand if is_stuck else blockers:
+    for first in by_hand if standstill.verdict.needs_operator and by_hand else blockers:
         alike = [each for each in blockers if each.kind == first.kind]
         return _say_many(first, alike)
     return standstill.verdict.sentence
@@ -164,11 +164,13 @@ def _say_failure(failure: Failure) -> str:
 
 def _of_standstill(undertaken: Undertaken) -> Iterator[Concern]:
     if _is_held(undertaken):
-        standstill = undertaken.explanation.standstill
+        standstill, status = undertaken.explanation.standstill, undertaken.explanation.status
+        is_stuck = status is MaintenanceStatus.STUCK
+        stopped = "Paused" if undertaken.maintenance.is_paused else "Held"
         yield Concern(
             key=f"held-{undertaken.maintenance.maintenance_id}",
-            word="Paused" if undertaken.maintenance.is_paused else "Held",
-            tone="waiting",
+            word="Stuck" if is_stuck else stopped,
+            tone="failed" if is_stuck else "waiting",
             sentence=say_wait(standstill),
             maintenance=undertaken.maintenance,
             ways=find_ways(standstill.verdict.remedies)[:_SHOWN],
@@ -178,7 +180,7 @@ def _of_standstill(undertaken: Undertaken) -> Iterator[Concern]:
 def _is_held(undertaken: Undertaken) -> bool:
     """Tell whether it never continues by itself, for another reason than what is said already."""
     standstill = undertaken.explanation.standstill
-    if undertaken.failures or standstill.verdict.kind is not VerdictKind.NEVER:
+    if undertaken.failures or not standstill.verdict.needs_operator:
         return False
     kinds = {each.kind for each in standstill.blockers if each.release is Release.BY_HAND}
     return not kinds <= {ReasonKind.BY_HAND, ReasonKind.UNKNOWN, ReasonKind.NO_EXECUTOR}

@@ -9,6 +9,7 @@ from forewarn.desk.discovery import list_sources
 from forewarn.desk.server import ServerStatusView, pause_server, resume_server, server_status
 from forewarn.desk.services import Services
 from forewarn.domain.roles import Role
+from forewarn.domain.standing import NEEDS_OPERATOR
 from forewarn.ports.replicas import SILENT_AFTER
 
 _FAR_BEHIND: Final = 5_000
@@ -68,6 +69,9 @@ def find_problems(status: ServerStatusView, condition: Condition) -> Iterator[st
     if status.executor_problem:
         yield f"The executor file cannot be used: {status.executor_problem}"
     yield from _replica_problems(status)
+    for each in status.maintenances:
+        if each.status in NEEDS_OPERATOR:
+            yield f"Maintenance {each.maintenance_id} is {each.status_text}."
 
 
 def pause(visit: Visit) -> Done:

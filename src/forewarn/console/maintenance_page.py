@@ -16,7 +16,7 @@ from forewarn.console.maintenance_places import (
 from forewarn.console.remedies import Way, find_ways
 from forewarn.console.visit import Page, Visit
 from forewarn.desk.explanations import explain_maintenance_to
-from forewarn.domain.blockers import Blocker, Release, VerdictKind
+from forewarn.domain.blockers import Blocker, Release
 from forewarn.domain.course import Course, knobs_of
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure
@@ -124,7 +124,8 @@ def show_maintenance(visit: Visit) -> Page:
         return report, progress, foresee_maintenance(reading, context, wanted) if is_short else ()
 
     report, progress, foreseen = visit.read(look)
-    standstill = explain_maintenance_to(visit.caller, wanted).standstill
+    explained = explain_maintenance_to(visit.caller, wanted)
+    standstill = explained.standstill
     seen = Seen(
         report=report,
         progress=progress,
@@ -138,11 +139,11 @@ def show_maintenance(visit: Visit) -> Page:
     values = {
         "seen": seen,
         "maintenance": maintenance,
-        "status": report.status,
+        "state": explained.state,
         "tones": TONES,
         "chosen": standing,
         "is_over": bool(maintenance.is_aborted or maintenance.finished_at),
-        "is_held": standstill.verdict.kind is VerdictKind.NEVER,
+        "is_held": standstill.verdict.needs_operator,
         "course": tuple(describe_course(maintenance.course)),
         "noun": "host" if maintenance.hosts else "scope",
         "ways": seen.ways,

@@ -71,6 +71,7 @@ class StandstillView(View):
 
     maintenance_id: str
     status: MaintenanceStatus
+    status_text: str
     blockers: tuple[BlockerView, ...]
     verdict: VerdictView
     not_done: dict[str, Standing]
@@ -99,6 +100,7 @@ def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
         found,
         found.standstill,
         maintenance_id=key,
+        status_text=found.state.text,
         blockers=[_blocker_view(each, key) for each in found.standstill.blockers],
         verdict=fill(
             VerdictView, verdict, sentence=say_verdict(verdict), actions=say_actions(verdict)

@@ -11,6 +11,7 @@ from forewarn.domain.access import Principal
 from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, remedies_for
 from forewarn.domain.names import ScopeId
 from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
+from forewarn.domain.standing import MaintenanceState
 from forewarn.domain.standstill import Standstill
 from forewarn.operations.events import find_event
 from forewarn.operations.explain import (
@@ -48,9 +49,7 @@ def explain_maintenance_to(caller: Caller, maintenance_id: str) -> MaintenanceEx
     def look(everything: Reading) -> MaintenanceExplanation:
         find_maintenance(limit_reading(everything, caller.principal), maintenance_id)
         found = explain_maintenance(everything, context, maintenance_id)
-        if not caller.principal.scopes:
-            return found
-        return replace(found, standstill=_limit_standstill(found, caller.principal))
+        return _limit_explanation(found, caller.principal) if caller.principal.scopes else found
 
     return caller.services.store.read(look)
 
@@ -87,9 +86,7 @@ def undertaken_for(caller: Caller) -> tuple[Undertaken, ...]:
 
 
 def _limit_undertaken(undertaken: Undertaken, principal: Principal) -> Undertaken:
-    explained = undertaken.explanation
-    limited = replace(explained, standstill=_limit_standstill(explained, principal))
-    return replace(undertaken, explanation=limited)
+    return replace(undertaken, explanation=_limit_explanation(undertaken.explanation, principal))
 
 
 def _without_names(reason: Reason, limited: Reading, principal: Principal) -> Reason:
@@ -100,6 +97,14 @@ def _without_names(reason: Reason, limited: Reading, principal: Principal) -> Re
         return reason
     kind = ReasonKind.HOST_OPERATION_ELSEWHERE
     return replace(reason, kind=kind, vms=(), event_ids=())
+
+
+def _limit_explanation(
+    explained: MaintenanceExplanation, principal: Principal
+) -> MaintenanceExplanation:
+    # The detail of its state may name what is elsewhere.
+    state = MaintenanceState(status=explained.status)
+    return replace(explained, state=state, standstill=_limit_standstill(explained, principal))
 
 
 def _limit_standstill(explained: MaintenanceExplanation, principal: Principal) -> Standstill:

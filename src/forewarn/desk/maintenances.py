@@ -83,13 +83,16 @@ class OperationView(View):
 
 @mirrors(
     Maintenance,
-    "maintenance_id event_type status started_at resumed_at is_paused description "
+    "maintenance_id event_type status status_text started_at resumed_at is_paused description "
     "duration_in_seconds resources hosts",
 )
 class _IntentView(View):
     """The order and the progress of a Maintenance."""
 
     status: MaintenanceStatus
+    status_text: Annotated[
+        str, Field(description="The status in words: stuck on what, or waiting for which replica.")
+    ]
 
 
 @mirrors(Maintenance, "schedule finished_at outcome")
@@ -155,6 +158,7 @@ def _further(report: MaintenanceReport) -> dict[str, object]:
     in_flight = sum(event.is_in_flight for event in report.events)
     return {
         **describe_course(report.maintenance.course),
+        "status_text": report.state.text,
         "places": Counter(report.standings.values()),
         "events_in_flight": in_flight,
         "events_ended": len(report.events) - in_flight,

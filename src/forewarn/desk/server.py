@@ -6,7 +6,10 @@ import forewarn
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import View
 from forewarn.domain.server_pause import ServerPause
+from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.walk import find_states
 from forewarn.operations import pausing
+from forewarn.operations.snapshots import look
 from forewarn.ports.replicas import KnownReplica, Replicas, RollCall
 
 
@@ -41,18 +44,32 @@ class ReplicaView(View):
     is_answering: bool
 
 
+class MaintenanceStateView(View):
+    """The status of a Maintenance that has not ended."""
+
+    maintenance_id: str
+    status: MaintenanceStatus
+    status_text: str
+
+
 class ServerStatusView(ServerView):
-    """The server with all its replicas. Times of replicas are from the database's clock."""
+    """The server with all its replicas, and the Maintenances that have not ended.
+
+    Times of replicas are from the database's clock.
+    """
 
     database: str
     database_time: datetime
     lease_epoch: int
     replicas: list[ReplicaView]
+    maintenances: list[MaintenanceStateView]
 
 
 def server_status(caller: Caller) -> ServerStatusView:
     """Return how the server and its replicas are."""
+    context = caller.context()
     pause = caller.read(pausing.find_pause)
+    states = caller.read(lambda reading: find_states(look(reading, context), context.now))
     roll = caller.services.replicas.call_roll()
     return ServerStatusView(
         **_view(caller, pause).model_dump(),
@@ -60,6 +77,10 @@ def server_status(caller: Caller) -> ServerStatusView:
         database_time=roll.at,
         lease_epoch=roll.epoch,
         replicas=[_replica(each, roll, caller.services.replicas) for each in roll.replicas],
+        maintenances=[
+            MaintenanceStateView(maintenance_id=key, status=state.status, status_text=state.text)
+            for key, state in states.items()
+        ],
     )
 
 

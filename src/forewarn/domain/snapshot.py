@@ -103,6 +103,7 @@ class Snapshot:
             if (said.is_lost or said.away) and task.kind is not HostTaskKind.VERIFY:
                 operation = self.operations.get(task.operation_id)
                 if operation is not None and not operation.is_over:
-                    name = f"the return of {task.vm}" if task.vm else f"the work on {task.host}"
-                    found.setdefault(task.maintenance_id, []).append((name, said))
+                    # No machine is named: a token that may see the host may not see all it carries.
+                    named = (f"the work on {task.host}", said)
+                    found.setdefault(task.maintenance_id, []).append(named)
         return found

@@ -12,10 +12,11 @@ from tests.replicas import ITSELF
 from forewarn.console.audit import PAGE_LENGTH
 from forewarn.console.health import Condition, find_problems
 from forewarn.console.virtual_time import HINTS
-from forewarn.desk.server import ReplicaView, ServerStatusView
+from forewarn.desk.server import MaintenanceStateView, ReplicaView, ServerStatusView
 from forewarn.desk.services import Services
 from forewarn.domain.fault import FAULTS, FaultKind
 from forewarn.domain.roles import Role
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.discovery import SourceStatus, put_sources
 from forewarn.operations.recording import record_audit
@@ -144,6 +145,7 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
         database_time=roll.at,
         lease_epoch=1,
         replicas=[sound],
+        maintenances=[],
     )
 
     def problems(condition: Condition = SOUND, **more: object) -> str:
@@ -152,12 +154,17 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
     slow = sound.model_copy(update={"name": "kvm-2", "lag_in_milliseconds": 9000})
     other = {"version": "1.3", "settings": {"notice": "when-enabled"}, "is_leader": False}
     gone = sound.model_copy(update={"name": "kvm-3", "is_present": False})
+    states = [
+        MaintenanceStateView(maintenance_id=f"m{number}", status=status, status_text=f"{status}!")
+        for number, status in enumerate(MaintenanceStatus)
+    ]
     assert problems() == ""
     assert "does not answer polls" in problems(replace(SOUND, is_ready=False))
     assert "cannot write to the database" in problems(replace(SOUND, is_writable=False))
     assert "does not receive changes" in problems(replace(SOUND, is_following=False))
     assert "The loop scheduler has failed" in problems(replace(SOUND, failing=("scheduler",)))
     assert "No replica is the leader" in problems(replicas=[gone])
+    assert problems(maintenances=states) == "Maintenance m4 is held!. Maintenance m5 is stuck!."
     assert "kvm-3 has not reported" in problems(replicas=[sound, gone])
     assert "kvm-2 is 9 s behind" in problems(replicas=[sound, slow])
     assert "no such file" in problems(executor_problem="no such file")

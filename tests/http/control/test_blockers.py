@@ -54,6 +54,7 @@ def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store
     assert answer.json() == {
         "maintenance_id": name,
         "status": "running",
+        "status_text": "running",
         "blockers": [
             {
                 "kind": "approval-of-any",

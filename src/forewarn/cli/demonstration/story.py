@@ -9,7 +9,7 @@ from forewarn.cli.demonstration.fleet import HOSTS, MEMBERS, SILENT, Behaviour
 from forewarn.cli.demonstration.machines import Machine, Workload
 from forewarn.domain.event import Approval, Approver, ScheduledEvent
 from forewarn.domain.names import HostName, VmName
-from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
+from forewarn.domain.standing import NEEDS_OPERATOR, NOT_OVER, MaintenanceStatus
 
 KEY: Final = "a"
 """What to press to approve for the machine that never responds."""
@@ -95,7 +95,7 @@ class Scene:
 
     @property
     def is_under_way(self) -> bool:
-        return self.status in NOT_OVER and self.status is not MaintenanceStatus.HELD
+        return self.status in NOT_OVER and self.status not in NEEDS_OPERATOR
 
 
 def introduce(scene: Scene) -> str:

@@ -11,6 +11,7 @@ from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.output import Row
 from forewarn.cli.session import Session
+from forewarn.domain.standing import NEEDS_OPERATOR, MaintenanceStatus
 from forewarn.wording.durations import format_duration
 
 SKEWED: Final = timedelta(seconds=5)
@@ -56,6 +57,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
     yield from _discovery(session, figures)
     yield _outbox(figures)
     yield _overdue(figures)
+    yield from _maintenances(server)
 
 
 def _skew(date: str | None, now: datetime) -> Finding:
@@ -257,6 +259,23 @@ def _overdue(figures: Mapping[str, float]) -> Finding:
         sentence = f"Events that take longer than announced: {overdue}."
         return doubtful("overdue events", sentence, "try: forewarn event list --status Started")
     return fine("overdue events", "No event is overdue.")
+
+
+def _maintenances(server: Row | None) -> Iterator[Finding]:
+    check = "maintenances"
+    if server is None:
+        return  # which the finding about the token says
+    stopped = [each for each in server["maintenances"] if each["status"] in NEEDS_OPERATOR]
+    away = [each for each in server["maintenances"] if each["status"] == MaintenanceStatus.AWAY]
+    for each in stopped:
+        key = each["maintenance_id"]
+        hint = f"try: forewarn maintenance explain {key}"
+        yield wrong(check, f"Maintenance {key} is {each['status_text']}.", hint)
+    for each in away:
+        sentence = f"Maintenance {each['maintenance_id']} is {each['status_text']}."
+        yield doubtful(check, sentence, "try: forewarn status")
+    if not stopped and not away:
+        yield fine(check, "No maintenance is held or stuck.")
 
 
 def _say(span: timedelta) -> str:

@@ -1,0 +1,324 @@
+"""A Maintenance in each state: the same words wherever an operator looks.
+
+A real scheduler, store, control API, console and command; only the executor is a stand-in.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from starlette.testclient import TestClient
+from tests.http.conftest import FLEET, MORNING, TOKEN, HandClock
+from tests.loopback import on_loopback
+from tests.replicas import ITSELF
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app as command
+from forewarn.cli.errors import ExitCode
+from forewarn.clocks import SystemClock
+from forewarn.console.app import create_console
+from forewarn.console.pulse import Pulse
+from forewarn.control.app import create_app
+from forewarn.desk.refusals import Refusals
+from forewarn.desk.services import Services
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.impact import Impact, ImpactStatus, OwnerAway
+from forewarn.domain.names import VmName
+from forewarn.domain.notification import Notification, Target
+from forewarn.domain.standing import NEEDS_OPERATOR, NOT_OVER, MaintenanceStatus
+from forewarn.operations.context import Context, Rules
+from forewarn.ports.metrics import Distribution, Tally
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventId
+from forewarn.scheduler.scheduler import Scheduler
+from forewarn.storage.lock import SoleReplica
+from forewarn.telemetry.metrics import FigureSources, exporter
+
+ALERTS = Path(__file__).parents[2] / "contrib/prometheus/alerts.yml"
+AWAY = OwnerAway(
+    name="kvm-a",
+    since=MORNING.replace(hour=3, minute=12, second=7),
+    pages_at=MORNING.replace(hour=3, minute=17, second=7),
+)
+LOST = Impact(status=ImpactStatus.UNKNOWN, reason="no answer")
+GONE = replace(LOST, ask_again_at=MORNING + timedelta(minutes=1), away=AWAY)
+STUCK = "the state of the impact on web-0 is unknown"
+REPLICA = "kvm-a (away since 03:12:07, pages at 03:17:07 GMT)"
+
+
+class StandIn:
+    """An executor that says what the test has it say."""
+
+    said = Impact(status=ImpactStatus.RUNNING)
+
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+        del event, vm, epoch
+        return self.said
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        del event_id, vm
+        return self.said
+
+
+class World:
+    """A server with a Maintenance of the set web, and an operator at a terminal and a browser."""
+
+    def __init__(self, services: Services, clock: HandClock) -> None:
+        self.store, self.executor = services.store, StandIn()
+        epoch = self.store.write(lambda tx: tx.next_epoch())
+        self.scheduler = Scheduler(
+            store=self.store,
+            executor=self.executor,
+            context=lambda: self._context(services, clock),
+            epoch=epoch,
+        )
+        self.services = replace(
+            services, settle=self._settle, metrics=_exporter(self.scheduler, self.store)
+        )
+        self.app = create_app(self.services)
+        self.api = TestClient(self.app, base_url="http://control/api/v1/")
+        self.api.headers["Authorization"] = f"Bearer {TOKEN}"
+        self.post("fleet", fleet=FLEET)
+        self.address = ""
+        self.maintenance_id = ""
+
+    def _context(self, services: Services, clock: HandClock) -> Context:
+        rules = Rules(targets=(Target(name="ops"),))
+        return replace(services.context("scheduler"), now=clock.now(), rules=rules)
+
+    def _settle(self) -> None:
+        self.scheduler.settle()
+
+    def post(self, path: str, **body: object) -> Any:
+        answer = self.api.post(path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def begin(self, **course: object) -> None:
+        order = {"event_type": "Freeze", "scopes": ["web"], **course}
+        self.maintenance_id = self.post("maintenances", **order)["maintenance_id"]
+
+    def steer(self, verb: str) -> None:
+        self.post(f"maintenances/{self.maintenance_id}/{verb}")
+
+    def do_to_event(self, verb: str) -> None:
+        (event,) = self.api.get("events").json()["events"]
+        self.post(f"events/{event['event_id']}/{verb}")
+
+    def start_impact(self, said: Impact = StandIn.said) -> None:
+        """Have the first impact begin, of which this is *said*."""
+        self.executor.said = said
+        self.do_to_event("start")
+
+    def run(self, *arguments: str) -> Result:
+        """Run a command on the server."""
+        environment = {"FOREWARN_SERVER": self.address, "FOREWARN_TOKEN": TOKEN}
+        return CliRunner().invoke(command, arguments, env=environment)
+
+    def read(self, path: str) -> str:
+        """Return the text of a page of the console."""
+        console = create_console(self.services, Pulse(), Refusals(self.services))
+        with closing(TestClient(console, base_url="http://localhost:8170")) as browser:
+            browser.post("/login", headers={"Authorization": f"Bearer {TOKEN}"})
+            return " ".join(re.sub(r"<[^>]*>", " ", browser.get(path).text).split())
+
+    def figures(self) -> dict[str, float]:
+        """Return how many Maintenances have which status, as the leader counts them."""
+        text = self.services.metrics().decode()
+        found = re.findall(r'^forewarn_maintenances\{status="(.*)"\} (\S+)$', text, re.MULTILINE)
+        return {status: float(number) for status, number in found}
+
+    def messages(self) -> list[Notification]:
+        found = self.store.read(lambda reading: reading.notifications())
+        return [message for message in found if message.maintenance_id is not None]
+
+
+def _exporter(scheduler: Scheduler, store: Store) -> Any:
+    return exporter(
+        FigureSources(
+            version="1",
+            store=store,
+            wall=SystemClock(),
+            topology=lambda: store.read(lambda reading: reading.topology()),
+            tally=Tally([]),
+            parked=int,
+            watchers=int,
+            followers=int,
+            lateness=Distribution(()),
+            epoch=lambda: scheduler.epoch,
+            discovered=tuple,
+            is_paused=bool,
+            has_executors=lambda: True,
+            maintenances=scheduler.count_maintenances,
+            endings={},
+            occurrences={},
+            loop_failures={},
+            gates_shut=int,
+            jumps=int,
+            refused={},
+            replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
+        )
+    )
+
+
+@pytest.fixture
+def world(services: Services, clock: HandClock) -> Iterator[World]:
+    made = World(services, clock)
+    with on_loopback(made.app) as made.address:
+        yield made
+
+
+def bring_about(world: World, status: MaintenanceStatus) -> str:
+    """Put a Maintenance into the state, and return its detail."""
+    later = {"windows": ["Sat 22:00-06:00 UTC"]} if status is MaintenanceStatus.WAITING else {}
+    world.begin(**later)
+    match status:
+        case MaintenanceStatus.AWAY:
+            world.start_impact(GONE)
+            return REPLICA
+        case MaintenanceStatus.STUCK:
+            world.start_impact(LOST)
+            return STUCK
+        case MaintenanceStatus.PAUSED:
+            world.steer("pause")
+        case MaintenanceStatus.HELD:
+            world.do_to_event("cancel")
+        case MaintenanceStatus.ABORTING:
+            world.start_impact()
+            world.steer("abort")
+        case _:  # as it is begun
+            pass
+    return ""
+
+
+@pytest.mark.parametrize("status", NOT_OVER)
+def test_all_places_say_the_same(world: World, status: MaintenanceStatus) -> None:
+    detail = bring_about(world, status)
+    key = world.maintenance_id
+    text = {
+        MaintenanceStatus.AWAY: f"waiting for replica {REPLICA}",
+        MaintenanceStatus.STUCK: f"stuck: {STUCK}",
+    }.get(status, str(status))
+    is_paged = status in NEEDS_OPERATOR
+
+    # 1 to 4: the commands
+    (line,) = world.run("maintenance", "list").stdout.splitlines()[1:]
+    assert re.split(r"  +", line)[2] == text
+    assert re.search(rf"^status: +{re.escape(text)}$", shown(world, "status"), re.MULTILINE)
+    assert shown(world, "explain").startswith(f"{key} is {text}.\n")
+    waited = world.run("maintenance", "wait", key, "--timeout", "0s")
+    assert f"Maintenance {key}: {text}, " in waited.stderr
+    assert waited.exit_code == (ExitCode.FAILED if is_paged else ExitCode.TIMED_OUT)
+    assert (f"Maintenance {key} is {text}." in waited.stderr) is is_paged
+    # 5: the control API
+    (listed,) = world.api.get("maintenances").json()["maintenances"]
+    server = world.api.get("server").json()["maintenances"]
+    for answer in (
+        listed,
+        *server,
+        world.api.get(f"maintenances/{key}").json(),
+        world.api.get(f"maintenances/{key}/explain").json(),
+    ):
+        assert (answer["maintenance_id"], answer["status"]) == (key, status)
+        assert answer["status_text"] == text
+    # 6: the console
+    for page in ("/", "/maintenances", f"/maintenances/{key}"):
+        assert f"{status.capitalize()} {detail}".rstrip() in world.read(page)
+    assert (f"Maintenance {key} is {text}." in world.read("/health")) is is_paged
+    # 7: the metrics
+    assert world.figures() == {**dict.fromkeys(NOT_OVER, 0), status: 1}
+    # 8: the notifications
+    is_told = is_paged or status is MaintenanceStatus.PAUSED
+    told = [(message.phase.value, message.data["detail"]) for message in world.messages()]
+    stops = [each for each in told if each[0] != "step_failed"]
+    assert stops == ([(status.value, detail)] if is_told else [])
+    # 9: doctor, the status of the server, and the alerts
+    doctor = json.loads(world.run("doctor", "--remote", "-o", "json").stdout)["findings"]
+    verdict = "fail" if is_paged else "warn" if status is MaintenanceStatus.AWAY else "ok"
+    (finding,) = (each for each in doctor if each["check"] == "maintenances")
+    assert finding["verdict"] == verdict
+    assert (f"Maintenance {key} is {text}." == finding["sentence"]) is (verdict != "ok")
+    assert f"{key}  {text}\n" in world.run("status").stdout
+    assert firing([world.figures(), dict.fromkeys(NOT_OVER, 0)]) == {
+        MaintenanceStatus.HELD: {"ForewarnMaintenanceHeld"},
+        MaintenanceStatus.STUCK: {"ForewarnMaintenanceStuck"},
+    }.get(status, set())
+
+
+def shown(world: World, verb: str) -> str:
+    return world.run("maintenance", verb, world.maintenance_id).stdout
+
+
+def firing(replicas: list[Mapping[str, float]]) -> set[str]:
+    """Return the critical alerts about statuses that fire with these figures of each replica."""
+    (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    rules = {
+        rule["alert"]: re.fullmatch(
+            r'max by \(job\) \(forewarn_maintenances\{status="(\w+)"\}\) > 0', rule["expr"]
+        )
+        for rule in group["rules"]
+        if rule["labels"]["severity"] == "critical"
+    }
+    return {
+        alert
+        for alert, found in rules.items()
+        if found and max(each[found[1]] for each in replicas) > 0
+    }
+
+
+def test_what_was_stuck_continues_when_an_operator_has_settled_it(world: World) -> None:
+    bring_about(world, MaintenanceStatus.STUCK)
+    world.executor.said = StandIn.said
+
+    world.do_to_event("complete")
+
+    assert world.figures()[MaintenanceStatus.STUCK] == 0
+    assert [message.phase for message in world.messages()] == ["stuck", "resumed"]
+
+
+def test_aborted_maintenance_with_a_lost_impact_is_stuck_until_it_is_settled(world: World) -> None:
+    bring_about(world, MaintenanceStatus.STUCK)
+    world.steer("abort")
+
+    stuck = world.api.get(f"maintenances/{world.maintenance_id}").json()["status"]
+    world.do_to_event("complete")
+    over = world.api.get(f"maintenances/{world.maintenance_id}").json()["status"]
+
+    assert (stuck, over) == ("stuck", "aborted")
+    assert [message.phase for message in world.messages()] == ["stuck", "aborted"]
+
+
+def test_explain_says_what_to_do_while_others_continue(world: World) -> None:
+    """One of two hosts is lost, and the other goes on."""
+    bring_about(world, MaintenanceStatus.STUCK)
+    (event,) = world.api.get("events").json()["events"]
+
+    said = shown(world, "explain")
+
+    assert f"forewarn event complete {event['event_id']}" in said.splitlines()[-1]
+
+
+def test_limited_operator_is_told_the_status_without_names(world: World) -> None:
+    world.executor.said = LOST
+    world.begin(scopes=["web", "virtual-machine/solo"])
+    web, _ = world.api.get("events").json()["events"]
+    world.post(f"events/{web['event_id']}/start")
+    order = {"name": "limited", "role": "viewer", "scopes": ["virtual-machine/solo"]}
+    secret = world.post("tokens", **order)["secret"]
+
+    headers = {"Authorization": f"Bearer {secret}"}
+    path = f"maintenances/{world.maintenance_id}"
+    explained, *others = (
+        world.api.get(each, headers=headers)
+        for each in (f"{path}/explain", path, "maintenances", "server")
+    )
+
+    assert (explained.json()["status"], explained.json()["status_text"]) == ("stuck", "stuck")
+    assert not [each.url for each in (explained, *others) if "web-0" in each.text]
