@@ -197,6 +197,31 @@ def test_frozen_guest_is_resumed_at_once_when_its_steward_is_told_to_stop(
     assert daemon.state("web-0") == RUNNING
 
 
+def test_steward_is_told_to_stop_whichever_of_its_threads_receives_the_signal(
+    daemon: Libvirtd, tmp_path: Path
+) -> None:
+    daemon.define("web-0")
+    event = event_of(EventType.FREEZE, 600)
+    executor = begin(executor_of(tmp_path, daemon, event), event)
+    wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
+    steward = steward_of(tmp_path)
+    os.kill(steward, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(steward), "the steward is not stopped")
+
+    os.kill(steward, signal.SIGTERM)
+    os.kill(steward, signal.SIGCONT)  # all threads wake up, and the first one takes the signal
+
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+    assert daemon.state("web-0") == RUNNING
+
+
+def is_stopped(pid: int) -> bool:
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(
+        each.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T" for each in tasks
+    )
+
+
 def test_guest_that_ignores_the_button_is_reset_after_its_grace(
     daemon: Libvirtd, tmp_path: Path
 ) -> None:

@@ -344,11 +344,16 @@ def main(order_path: Path) -> None:
     """Carry out the order and write down how it ended."""
     plan = read_plan(json.loads(order_path.read_bytes())["plan"])
     notes = StewardNotes(order_path)
+    # Blocked in all threads, and awaited by one of them. Python runs a handler in the main thread
+    # only, and a main thread that waits does not wake up if another thread receives the signal.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     run_events()
     steward = Steward(plan, notes, go_on_from(datetime.now(UTC), _elapsed_seconds))
-    # Stopping a service may stop whatever it has started: no guest is to be left suspended by it.
-    signal.signal(signal.SIGTERM, lambda *_: steward.call_off())
     ends: queue.Queue[End] = queue.Queue()
+
+    def await_stop() -> None:
+        signal.sigwait({signal.SIGTERM})
+        steward.call_off()
 
     def attend() -> None:
         try:
@@ -358,6 +363,8 @@ def main(order_path: Path) -> None:
 
     # A daemon: a call that never returns must not keep the end from being told.
     threading.Thread(target=attend, daemon=True).start()
+    # Stopping a service may stop whatever it has started: no guest is to be left suspended by it.
+    threading.Thread(target=await_stop, daemon=True).start()
     try:
         end = ends.get(timeout=plan.limit.total_seconds())
     except queue.Empty:
