@@ -276,3 +276,11 @@ def test_reasons_that_are_the_same_on_several_hosts_count_these(
     assert capsys.readouterr().out.splitlines()[1] == (
         "- Event E1: Not approved yet. 14 more events on 4 hosts wait for the same reason."
     )
+
+
+def test_range_of_hosts_leaves_out_the_one_that_failed() -> None:
+    standings = {f"h{number:02}": "succeeded" for number in range(1, 53)} | {"h07": "failed"}
+
+    rows = status_lines(maintenance(standings))[1]
+
+    assert [row["place"] for row in rows] == ["h07", "h01 … h06, h08 … h52 (51 hosts)"]

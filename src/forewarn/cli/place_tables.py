@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import groupby
 from typing import Annotated, Final
 
 from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Row, time_of
-from forewarn.domain.phrases import count_of, say_names
+from forewarn.domain.phrases import count_of, say_names, say_ranges
 from forewarn.domain.standing import ATTENTION, NOT_DONE, MaintenanceStatus, Standing
 
 _MOST_LINES: Final = 20
@@ -116,10 +115,28 @@ def _places(maintenance: Row) -> Iterable[str]:
 
 
 def _status_lines(maintenance: Row) -> list[Row]:
-    return sorted(
-        (_status_line(maintenance, place) for place in _places(maintenance)),
-        key=lambda line: ATTENTION.index(line["standing"]),
+    at: dict[str, dict[str, list[Row]]] = {
+        part: {place: [] for place in _places(maintenance)} for part in _PLACES_OF
+    }
+    for part, places_of in _PLACES_OF.items():
+        for row in maintenance[part]:
+            for place in at[part].keys() & places_of(row):
+                at[part][place].append(row)
+    lines = (
+        _status_line({**maintenance, **{part: at[part][place] for part in at}}, place)
+        for place in _places(maintenance)
     )
+    return sorted(lines, key=lambda line: ATTENTION.index(line["standing"]))
+
+
+_PLACES_OF: Final[Mapping[str, Callable[[Row], set[str]]]] = {
+    "events": lambda event: {event["host"], event["scope_id"]},
+    "remaining": lambda step: {_place(step)},
+    "left_out": lambda step: {_place(step)},
+    "operations": lambda operation: {operation["host"]},
+    "failures": lambda failure: {failure["place"]},
+}
+"""Where each part of a Maintenance is: going through all of it for each place takes too long."""
 
 
 def _status_key(line: Row) -> Hashable:
@@ -127,11 +144,10 @@ def _status_key(line: Row) -> Hashable:
 
 
 def _status_line(maintenance: Row, place: str) -> Row:
+    """Return the line of *place*, of a *maintenance* that has nothing elsewhere."""
     standing = Standing(maintenance["standings"].get(place, Standing.WAITING))
-    events = [each for each in maintenance["events"] if place in {each["host"], each["scope_id"]}]
-    steps = [step for step in maintenance["remaining"] if _place(step) == place]
-    left_out = [step for step in maintenance["left_out"] if _place(step) == place]
-    shares = [share for step in (*steps, *left_out) for share in step["shares"]]
+    events, steps = maintenance["events"], maintenance["remaining"]
+    shares = [share for step in (*steps, *maintenance["left_out"]) for share in step["shares"]]
     in_flight = [
         event
         for event in events
@@ -141,19 +157,19 @@ def _status_line(maintenance: Row, place: str) -> Row:
     return {
         "place": place,
         "standing": standing,
-        "said": _say_standing(maintenance, place, standing, is_in_flight=bool(in_flight)),
+        "said": _say_standing(maintenance, standing, is_in_flight=bool(in_flight)),
         "vms": len({vm for part in (*events, *shares) for vm in part["resources"]}),
         "approved": f"{approved}/{len(in_flight)}" if in_flight else "",
-        "waits": ", ".join(dict.fromkeys(_waits(maintenance, place, in_flight, steps[:1]))),
+        "waits": ", ".join(dict.fromkeys(_waits(maintenance, in_flight, steps[:1]))),
     }
 
 
-def _say_standing(maintenance: Row, place: str, standing: Standing, *, is_in_flight: bool) -> str:
+def _say_standing(maintenance: Row, standing: Standing, *, is_in_flight: bool) -> str:
     if standing is not Standing.UNDER_WAY:
         return str(standing)
     if maintenance["status"] == MaintenanceStatus.ABORTING and not is_in_flight:
         return "being withdrawn"
-    phases = [op["phase"] for op in maintenance["operations"] if op["host"] == place]
+    phases = [operation["phase"] for operation in maintenance["operations"]]
     return f"{standing} ({phases[-1]})" if phases else str(standing)
 
 
@@ -162,13 +178,10 @@ def _is_withdrawn(maintenance: Row, event: Row) -> bool:
     return maintenance["status"] == MaintenanceStatus.ABORTING and event["started_at"] is None
 
 
-def _waits(
-    maintenance: Row, place: str, in_flight: Sequence[Row], next_steps: Sequence[Row]
-) -> Iterator[str]:
+def _waits(maintenance: Row, in_flight: Sequence[Row], next_steps: Sequence[Row]) -> Iterator[str]:
     for failure in maintenance["failures"]:
-        if failure["place"] == place:
-            reason = f": {failure['reason']}" if failure["reason"] else ""
-            yield f"retry or skip ({failure['ending']}{reason})"
+        reason = f": {failure['reason']}" if failure["reason"] else ""
+        yield f"retry or skip ({failure['ending']}{reason})"
     dues = [event["not_before"] for event in in_flight if event["started_at"] is None]
     if dues:
         yield f"approval until {time_of(max(dues))}"
@@ -209,28 +222,22 @@ def _fold(
     if len(lines) <= most:
         return list(lines)
     # Those that say the same stand together, in the order in which the first of them came.
-    order = {each: number for number, each in enumerate(dict.fromkeys(map(key, lines)))}
-    numbered = sorted(enumerate(lines), key=lambda pair: order[key(pair[1])])
+    alike: dict[Hashable, list[Row]] = {}
+    for line in lines:
+        alike.setdefault(key(line), []).append(line)
     folded: list[Row] = []
-    for _, found in groupby(numbered, key=lambda pair: key(pair[1])):
-        same = list(found)
-        if len(same) < _FEWEST:
-            folded += [line for _, line in same]
-        else:
-            numbers = [number for number, _ in same]
-            is_run = numbers[-1] - numbers[0] == len(numbers) - 1
-            folded.append(_folded([line for _, line in same], noun, is_run=is_run))
+    for same in alike.values():
+        folded += same if len(same) < _FEWEST else [_folded(same, noun)]
     return folded
 
 
-def _folded(lines: Sequence[Row], noun: str, *, is_run: bool) -> Row:
+def _folded(lines: Sequence[Row], noun: str) -> Row:
     places = [line["place"] for line in lines]
-    named = f"{places[0]} … {places[-1]}" if is_run else say_names(places)
     return {
         **lines[0],
         "ends": _latest(line.get("ends") for line in lines),
         "latest": _latest(line.get("latest") for line in lines),
-        "place": f"{named} ({count_of(len(places), noun)})",
+        "place": f"{say_ranges(places)} ({count_of(len(places), noun)})",
         "steps": sum(line.get("steps", 0) for line in lines),
         "vms": sum(line["vms"] for line in lines),
     }
