@@ -284,3 +284,27 @@ def test_range_of_hosts_leaves_out_the_one_that_failed() -> None:
     rows = status_lines(maintenance(standings))[1]
 
     assert [row["place"] for row in rows] == ["h07", "h01 … h06, h08 … h52 (51 hosts)"]
+
+
+def test_events_of_a_host_that_are_said_together_count_one_by_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    together = [
+        {**blocker("E1", hosts=[host]), "event_ids": [f"{host}-{each}" for each in range(60)]}
+        for host in ("h1", "h2", "h3")
+    ]
+    found = {
+        "maintenance_id": "M1",
+        "status_text": "running",
+        "blockers": together,
+        "verdict": {"sentence": "It continues."},
+        "not_done": {},
+    }
+
+    print_blockers(found)
+
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[1]
+        .endswith(". 120 more events on 2 hosts wait for the same reason.")
+    )

@@ -261,9 +261,9 @@ def test_event_that_starts_together_with_another_of_its_host(world: World) -> No
     world.start(hosts=("kvm-0",))
     world.approve(E2)
 
-    assert world.blockers()[ReasonKind.HOST_OPERATION].sentence == (
-        f"Event {E2} on kvm-0: The event starts together with {E3} on kvm-0, which is not "
-        "approved by web-0 and waits until 2026-01-05 08:15:00 GMT at the latest."
+    assert world.sentence(ReasonKind.APPROVAL_OF_ANY) == (
+        f"Event {E3} on kvm-0: Not approved yet; one approval is enough (web-0). The event "
+        "starts at 2026-01-05 08:15:00 GMT at the latest."
     )
     assert "08:15:00" in world.verdict()
 
@@ -272,14 +272,36 @@ def test_event_that_starts_together_with_one_that_has_more_time(world: World) ->
     world.apply(('name = "web"\nupdate_domains', 'name = "web"\nnotice = "1h"\nupdate_domains'))
     world.start(hosts=("kvm-0",))
 
-    sentences = [
-        blocker.sentence
-        for blocker in world.explain().standstill.blockers
-        if blocker.kind is ReasonKind.APPROVAL_OF_ANY
-    ]
-    assert len(sentences) == 2
-    for sentence in sentences:
-        assert sentence.endswith("The event starts at 2026-01-05 09:00:00 GMT at the latest.")
+    assert world.sentence(ReasonKind.APPROVAL_OF_ANY) == (
+        "2 events on kvm-0: Not approved yet; one approval is enough for each event (db-0, web-0). "
+        "The events start at 2026-01-05 09:00:00 GMT at the latest."
+    )
+
+
+def test_events_of_a_host_that_are_carried_out_by_hand_are_said_once(world: World) -> None:
+    world.lead(ManualExecutor())
+    world.start(hosts=("kvm-0",))
+    for name in (E2, E3):
+        world.approve(name)
+
+    assert world.sentence(ReasonKind.BY_HAND) == (
+        "2 events on kvm-0: The events have been waiting since 2026-01-05 08:00:00 GMT for an "
+        "operator to carry out the impact on db-0, web-0 and complete them, with: "
+        f"forewarn event complete {E2}; forewarn event complete {E3}"
+    )
+    assert say_actions(world.explain().standstill.verdict) == (
+        f"forewarn event complete {E2}",
+        f"forewarn event complete {E3}",
+    )
+
+
+def test_events_of_a_host_without_work_are_not_said_to_precede_it(world: World) -> None:
+    world.start(hosts=("kvm-0",))
+    for name in (E2, E3):
+        world.approve(name)
+
+    assert world.blockers().keys() == {ReasonKind.RUNNING}
+    assert "08:05:00 GMT at the latest" in world.verdict()
 
 
 def test_event_that_is_withdrawn(world: World) -> None:

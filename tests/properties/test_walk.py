@@ -440,10 +440,10 @@ class Walk(RuleBasedStateMachine):
                 assert reason.vms
                 assert not set(reason.vms) & {approval.name for approval in event.approvals}
             if reason.kind is ReasonKind.HOST_OPERATION:
-                (other_id,) = reason.event_ids
-                other = self.snapshot.events[other_id]
-                assert other.operation_id == event.operation_id
-                assert not set(reason.vms) & {approval.name for approval in other.approvals}
+                others = [self.snapshot.events[other_id] for other_id in reason.event_ids]
+                assert {other.operation_id for other in others} == {event.operation_id}
+                approved = {word.name for other in others for word in other.approvals}
+                assert not set(reason.vms) & approved
 
     def teardown(self) -> None:
         """Let everything go well from now on: the walk ends."""

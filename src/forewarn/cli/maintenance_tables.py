@@ -130,12 +130,15 @@ def _once(blockers: Iterable[Row]) -> Iterator[str]:
         key = (blocker["kind"], blocker["release"], blocker["until"]) if is_of_event else number
         alike.setdefault(key, []).append(blocker)
     for first, *others in alike.values():
-        hosts = {host for blocker in (first, *others) for host in blocker["hosts"]}
-        where = f" on {count_of(len(hosts), 'host')}" if len(hosts) > 1 else ""
-        more = count_of(len(others), "more event")
-        wait = "waits" if len(others) == 1 else "wait"
-        said = f" {more}{where} {wait} for the same reason." if others else ""
-        yield f"{first['sentence']}{said}"
+        if not others:
+            yield first["sentence"]
+            continue
+        hosts = {host for blocker in others for host in blocker["hosts"]}
+        where = f" on {count_of(len(hosts), 'host')}" if hosts.difference(first["hosts"]) else ""
+        more = sum(len(blocker["event_ids"]) for blocker in others)
+        wait = "waits" if more == 1 else "wait"
+        said = f"{count_of(more, 'more event')}{where} {wait} for the same reason."
+        yield f"{first['sentence'].removesuffix('.')}. {said}"
 
 
 def _print_lines(title: str, lines: Iterable[str]) -> None:

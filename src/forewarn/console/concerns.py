@@ -85,8 +85,7 @@ def count_held(survey: Survey, flights: Sequence[Flight]) -> int:
 
 def say_wait(standstill: Standstill) -> str:
     """Return what a Maintenance waits for, in a sentence."""
-    # Events of a host wait for each other: what the last of them waits for comes first.
-    blockers = sorted(standstill.blockers, key=lambda each: each.kind is ReasonKind.HOST_OPERATION)
+    blockers = standstill.blockers
     by_hand = [each for each in blockers if each.release is Release.BY_HAND]
     for first in by_hand if standstill.verdict.needs_operator and by_hand else blockers:
         alike = [each for each in blockers if each.kind == first.kind]
@@ -103,18 +102,17 @@ _MANY: Final[Mapping[object, str]] = {
     ReasonKind.UNKNOWN: "The state of the impact of {} is unknown.",
     ReasonKind.NOT_BEGUN: "The impact of {} is about to begin.",
     ReasonKind.NOT_ASKED: "The impact of {} is about to begin.",
-    ReasonKind.HOST_OPERATION: "Waiting for other events on the hosts of {}.",
 }
 """How kinds are said that several events of a Maintenance have in common."""
 
 
 def _say_many(first: Blocker, alike: Sequence[Blocker]) -> str:
-    if len(alike) == 1:
-        return first.sentence
-    if first.kind in _MANY:
-        events = {event_id for each in alike for event_id in each.event_ids}
-        return _MANY[first.kind].format(count_of(len(events), "event"))
-    return f"{first.sentence} {len(alike) - 1:,} more wait for the same reason."
+    is_of_events = isinstance(first.kind, ReasonKind)
+    held = {each for blocker in alike for each in blocker.event_ids} if is_of_events else alike
+    if first.kind in _MANY and max(len(alike), len(held)) > 1:
+        return _MANY[first.kind].format(count_of(len(held), "event"))
+    more = len(held) - (len(first.event_ids) if is_of_events else 1)
+    return f"{first.sentence} {more:,} more wait for the same reason." if more else first.sentence
 
 
 def _of_flights(flights: Sequence[Flight]) -> Iterator[Concern]:

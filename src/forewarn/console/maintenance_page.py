@@ -193,6 +193,7 @@ def _hindrances(blockers: Iterable[Blocker]) -> Iterator[Hindrance]:
         key = (blocker.kind, blocker.release, blocker.until) if is_of_event else number
         alike.setdefault(key, []).append(blocker)
     for first, *others in alike.values():
-        wait = "waits" if len(others) == 1 else "wait"
-        more = f"{count_of(len(others), 'more event')} {wait} for the same reason."
-        yield Hindrance(sentence=first.sentence, release=first.release, more=more if others else "")
+        events = sum(len(blocker.event_ids) for blocker in others)
+        wait = "waits" if events == 1 else "wait"
+        more = f"{count_of(events, 'more event')} {wait} for the same reason." if others else ""
+        yield Hindrance(sentence=first.sentence, release=first.release, more=more)

@@ -3,7 +3,9 @@
 A limited caller is told every reason there is, without the names of what is in other scopes.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from forewarn.desk.caller import Caller
 from forewarn.desk.scope_limit import limit_reading
@@ -35,7 +37,9 @@ def explain_event_to(caller: Caller, event_id: EventId) -> Explanation:
         limited = limit_reading(everything, caller.principal)
         find_event(limited, event_id)
         found = explain_event(everything, context, event_id)
-        reasons = (_without_names(each, limited, caller.principal) for each in found.reasons)
+        if not caller.principal.scopes:
+            return found
+        reasons = chain.from_iterable(_limit_reason(each, limited) for each in found.reasons)
         # Several elsewhere are said once.
         return replace(found, reasons=tuple(dict.fromkeys(reasons)))
 
@@ -48,7 +52,8 @@ def explain_maintenance_to(caller: Caller, maintenance_id: str) -> MaintenanceEx
 
     def look(everything: Reading) -> MaintenanceExplanation:
         find_maintenance(limit_reading(everything, caller.principal), maintenance_id)
-        found = explain_maintenance(everything, context, maintenance_id)
+        covers = caller.principal.covers
+        found = explain_maintenance(everything, context, maintenance_id, covers=covers)
         return _limit_explanation(found, caller.principal) if caller.principal.scopes else found
 
     return caller.services.store.read(look)
@@ -60,7 +65,7 @@ def survey_for(caller: Caller) -> Survey:
 
     def look(everything: Reading) -> Survey:
         limited = limit_reading(everything, principal)
-        found = survey(limited, context, whole=everything)
+        found = survey(limited, context, whole=everything, covers=principal.covers)
         if not principal.scopes:
             return found
         return replace(
@@ -77,7 +82,8 @@ def undertaken_for(caller: Caller) -> tuple[Undertaken, ...]:
     def look(everything: Reading) -> tuple[Undertaken, ...]:
         limited = limit_reading(everything, principal)
         snapshot = take_snapshot(limited, context)
-        found = find_undertaken(limited, context, snapshot, whole=everything)
+        covers = principal.covers
+        found = find_undertaken(limited, context, snapshot, whole=everything, covers=covers)
         if not principal.scopes:
             return found
         return tuple(_limit_undertaken(each, principal) for each in found)
@@ -89,14 +95,20 @@ def _limit_undertaken(undertaken: Undertaken, principal: Principal) -> Undertake
     return replace(undertaken, explanation=_limit_explanation(undertaken.explanation, principal))
 
 
-def _without_names(reason: Reason, limited: Reading, principal: Principal) -> Reason:
-    if principal.scopes and reason.kind in OF_HOST:
+def _limit_reason(reason: Reason, limited: Reading) -> Iterator[Reason]:
+    if reason.kind in OF_HOST:
         # It may name others on the host, and what a script printed.
-        return Reason(kind=ReasonKind.HOST_WORK, about="Its host")
-    if all(limited.event(named) for named in reason.event_ids):
-        return reason
+        yield Reason(kind=ReasonKind.HOST_WORK, about="Its host")
+        return
+    named = tuple(each for each in reason.event_ids if limited.event(each))
+    if len(named) == len(reason.event_ids):
+        yield reason
+        return
+    if named:
+        vms = tuple(filter(limited.topology().virtual_machines.__contains__, reason.vms))
+        yield replace(reason, vms=vms, event_ids=named)
     kind = ReasonKind.HOST_OPERATION_ELSEWHERE
-    return replace(reason, kind=kind, vms=(), event_ids=())
+    yield replace(reason, kind=kind, vms=(), event_ids=())
 
 
 def _limit_explanation(

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
-from forewarn.domain.phrases import say_count, say_moment, say_names
+from forewarn.domain.phrases import count_of, say_count, say_moment, say_names
 from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.remedy import OF_EVENTS, OF_MAINTENANCES, Remedies, Remedy, Verb
 from forewarn.protocol.vocabulary import EventId
@@ -168,8 +168,6 @@ NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
         BlockerKind.CANARY_SOAK,
         BlockerKind.CANARY_HELD,
         BlockerKind.BUSY_HOST,
-        ReasonKind.HOST_OPERATION,
-        ReasonKind.HOST_OPERATION_BUSY,
         *OF_HOST,
     }
 )
@@ -190,7 +188,6 @@ REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
     ReasonKind.WINDOW: (Verb.START,),
     ReasonKind.OTHER_EVENT: (Verb.COMPLETE,),
     ReasonKind.OTHER_IMPACT: (Verb.COMPLETE,),
-    ReasonKind.HOST_OPERATION_BUSY: (Verb.COMPLETE,),
     ReasonKind.BY_HAND: (Verb.COMPLETE,),
     ReasonKind.UNKNOWN: (Verb.COMPLETE,),
     ReasonKind.NO_EXECUTOR: (Verb.CORRECT_EXECUTORS,),
@@ -201,12 +198,13 @@ REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
 """What somebody can do about each kind that goes away by hand only."""
 
 _EVENT: Final = "Event {events} {where}: {about}"
+_EVENTS: Final = "{count} {where}: {about}"
 _HOST: Final = "{about}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One thing that holds a Maintenance: an event, or the next step on *hosts* or in some scopes.
+    """One thing that holds a Maintenance: events, or the next step on *hosts* or in some scopes.
 
     *release* says how it goes away: by time at *until*, by itself some time, or by hand. *place*
     is the host or scope it is about, and *places* are those that are under way. *awaited* are the
@@ -248,6 +246,7 @@ class Blocker:
             where=self._where,
             vms=say_names(self.vms),
             events=say_names(self.event_ids),
+            count=count_of(len(self.event_ids), "event"),
             until=say_moment(self.until),
             about=self.about,
             places=f" (now: {say_names(self.places)})" if self.places else "",
@@ -263,7 +262,9 @@ class Blocker:
     def _template(self) -> str:
         if isinstance(self.kind, BlockerKind):
             return SENTENCES[self.kind]
-        return _HOST if self.kind in OF_HOST else _EVENT
+        if self.kind in OF_HOST:
+            return _HOST
+        return _EVENT if len(self.event_ids) == 1 else _EVENTS
 
 
 def remedies_for(blockers: Iterable[Blocker], maintenance_id: MaintenanceId) -> Remedies:

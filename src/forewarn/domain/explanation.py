@@ -4,13 +4,14 @@ The reasons follow from the same facts that `decisions.decide` goes by. What *ho
 event does not start, or does not end; an event in flight that nothing holds is about to go on.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Final, assert_never
 
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.host_facts import gather_facts, operation_at_work
+from forewarn.domain.host_facts import facts_of, operation_at_work
 from forewarn.domain.host_operation import HostOperation, HostPhase, due_tasks, waiting_guests
 from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -24,6 +25,7 @@ from forewarn.domain.policy import (
     missing_approvals,
 )
 from forewarn.domain.precedence import (
+    due_starts,
     events_ahead,
     impacts_awaited,
     is_withdrawn,
@@ -31,7 +33,7 @@ from forewarn.domain.precedence import (
     rivals_of,
     start_reason,
 )
-from forewarn.domain.reasons import Reason, ReasonKind
+from forewarn.domain.reasons import OF_OTHERS, Reason, ReasonKind
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -52,17 +54,26 @@ _TASKS: Final = {
     HostTaskKind.WORK: ReasonKind.HOST_WORK,
     HostTaskKind.RETURN: ReasonKind.HOST_RETURN,
 }
+_LATE: Final = OF_OTHERS | {ReasonKind.WINDOW}
+"""What may hold an event even when its NotBefore is reached."""
 _OUTCOME: Final = {Outcome.SUCCEEDED: ReasonKind.SUCCEEDED, Outcome.FAILED: ReasonKind.FAILED}
 
 
 def explain(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> tuple[Reason, ...]:
     """Say why *event* is where it is at *now*; what holds it comes first."""
+    starting = due_starts(snapshot, now)
+    own = tuple(explain_itself(event, snapshot, now, starting))
     match event.event_status:
         case EventStatus.SCHEDULED:
-            own = (*_server_pause(snapshot), *_waiting(event, snapshot, now))
+            if not is_withdrawn(event, snapshot):
+                own = (*own, *_together(event, snapshot, now, starting))
+                own = (*own, *_deadlines(event, snapshot, now, held_by=own))
             otherwise = ReasonKind.ABOUT_TO_START
         case EventStatus.STARTED:
-            own = tuple(_started(event, snapshot, now))
+            operation = operation_at_work(event, snapshot)
+            if operation is not None and operation.outcome is None:
+                own = (*own, *explain_operation(operation, snapshot, now))
+            own = tuple(sorted(own, key=lambda reason: not reason.holds))
             otherwise = ReasonKind.ABOUT_TO_COMPLETE
         case EventStatus.COMPLETED | EventStatus.CANCELED:
             return (_ending(event), *_origins(event, snapshot))
@@ -72,18 +83,24 @@ def explain(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> tuple[R
         own = (*own, Reason(kind=otherwise))
     return (
         *own,
-        *_awaiting(event, snapshot, now),
+        *_awaiting(event, snapshot, starting),
         *_overlaps(event, snapshot),
         *_origins(event, snapshot),
     )
 
 
-def _server_pause(snapshot: Snapshot) -> Iterator[Reason]:
-    if (pause := snapshot.server_pause) is not None:
-        yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=str(pause))
+def explain_itself(
+    event: ScheduledEvent, snapshot: Snapshot, now: datetime, starting: Collection[EventId]
+) -> Iterator[Reason]:
+    """Say what holds *event*, apart from its host operation, and since when it is overdue.
 
-
-def _waiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+    *starting* is what `due_starts` says; whoever asks of many events looks that up once.
+    """
+    if event.event_status is EventStatus.STARTED:
+        yield from _started(event, snapshot)
+    if event.event_status is not EventStatus.SCHEDULED:
+        return
+    yield from _server_pause(snapshot)
     if is_withdrawn(event, snapshot):
         yield Reason(
             kind=ReasonKind.MAINTENANCE_ABORTED,
@@ -91,25 +108,14 @@ def _waiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterat
             about=str(event.maintenance_id),
         )
         return
-    policy = _policy(event, snapshot)
     if start_reason(event, snapshot, now) is None:
+        policy = _policy(event, snapshot)
         yield Reason(
             kind=_APPROVAL[policy.approval],
             vms=missing_approvals(event, policy.approval),
             until=event.not_before,
         )
-    busy = (*_others(event, snapshot, now), *_busy_partners(event, snapshot, now))
-    yield from busy
-    yield from _host_operation(event, snapshot, now)
-    window = tuple(_window(event, snapshot, now))
-    yield from window
-    if not is_approved(event, policy):
-        yield from _deadlines(event, snapshot, now, is_late=bool(busy or window))
-
-
-def _others(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
-    """Say which other events on its virtual machines go first."""
-    for other in events_ahead(event, snapshot, now):
+    for other in events_ahead(event, snapshot, starting):
         yield Reason(
             kind=ReasonKind.OTHER_EVENT,
             vms=_shared(event, other),
@@ -118,40 +124,61 @@ def _others(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterato
         )
 
 
-def _busy_partners(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
-    for partner in partners_of(event, snapshot):
-        for reason in _others(partner, snapshot, now):
-            yield replace(reason, kind=ReasonKind.HOST_OPERATION_BUSY, about=str(event.host))
-
-
-def _host_operation(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
-    for other in partners_of(event, snapshot):
-        if start_reason(other, snapshot, now) is None:
-            yield Reason(
-                kind=ReasonKind.HOST_OPERATION,
-                vms=missing_approvals(other, _policy(other, snapshot).approval),
-                event_ids=(other.event_id,),
-                until=other.not_before,
-                about=str(other.host),
-            )
-
-
-def _window(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
-    """Say that the calendar is closed when it could start with its partners, and until when."""
-    ready = max(
-        now if start_reason(each, snapshot, now) else each.not_before
-        for each in (event, *partners_of(event, snapshot))
-    )
-    opening = next_start(event, snapshot, ready)
+def explain_window(
+    events: Sequence[ScheduledEvent], snapshot: Snapshot, now: datetime
+) -> Iterator[Reason]:
+    """Say that the calendar is closed when *events* could start together, and until when."""
+    if events[0].event_status is not EventStatus.SCHEDULED or is_withdrawn(events[0], snapshot):
+        return
+    ready = max(now if start_reason(each, snapshot, now) else each.not_before for each in events)
+    opening = next_start(events[0], snapshot, ready)
     if opening != ready:
         yield Reason(kind=ReasonKind.WINDOW, until=opening)
 
 
-def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+def _server_pause(snapshot: Snapshot) -> Iterator[Reason]:
+    if (pause := snapshot.server_pause) is not None:
+        yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=str(pause))
+
+
+def _together(
+    event: ScheduledEvent, snapshot: Snapshot, now: datetime, starting: Collection[EventId]
+) -> Iterator[Reason]:
+    """Say what *event* waits for together with the other events of its host operation."""
+    partners = partners_of(event, snapshot)
+    busy = [
+        (other, _shared(partner, other))
+        for partner in partners
+        for other in events_ahead(partner, snapshot, starting)
+    ]
+    if busy:
+        yield Reason(
+            kind=ReasonKind.HOST_OPERATION_BUSY,
+            vms=tuple(dict.fromkeys(vm for _, shared in busy for vm in shared)),
+            event_ids=tuple(dict.fromkeys(other.event_id for other, _ in busy)),
+            since=min((other.started_at for other, _ in busy if other.started_at), default=None),
+            about=str(event.host),
+        )
+    waiting = [each for each in partners if start_reason(each, snapshot, now) is None]
+    if waiting:
+        missing = (missing_approvals(e, _policy(e, snapshot).approval) for e in waiting)
+        yield Reason(
+            kind=ReasonKind.HOST_OPERATION,
+            vms=tuple(chain.from_iterable(missing)),
+            event_ids=tuple(each.event_id for each in waiting),
+            until=max(each.not_before for each in waiting),
+            about=str(event.host),
+        )
+    yield from explain_window((event, *partners), snapshot, now)
+
+
+def _awaiting(
+    event: ScheduledEvent, snapshot: Snapshot, starting: Collection[EventId]
+) -> Iterator[Reason]:
     """Say which other events on its virtual machines wait for it."""
     for other in rivals_of(event, snapshot):
         if other.event_status is EventStatus.SCHEDULED:
-            waits = event in events_ahead(other, snapshot, now)
+            waits = event in events_ahead(other, snapshot, starting)
             vms = _shared(event, other) if waits else ()
         else:
             awaited = impacts_awaited(other, snapshot)
@@ -161,18 +188,19 @@ def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Itera
 
 
 def _deadlines(
-    event: ScheduledEvent, snapshot: Snapshot, now: datetime, *, is_late: bool
+    event: ScheduledEvent, snapshot: Snapshot, now: datetime, *, held_by: Iterable[Reason]
 ) -> Iterator[Reason]:
-    if event.has_reached_not_before(now):
+    policy = _policy(event, snapshot)
+    if event.has_reached_not_before(now) or is_approved(event, policy):
         return
-    if not is_late:  # otherwise something else holds it then
+    if _LATE.isdisjoint(reason.kind for reason in held_by):
         yield Reason(kind=ReasonKind.NOT_BEFORE, until=event.not_before)
-    latest = latest_not_before(event, _policy(event, snapshot), speed=snapshot.speed)
+    latest = latest_not_before(event, policy, speed=snapshot.speed)
     if latest > event.not_before:
         yield Reason(kind=ReasonKind.POSTPONABLE, until=latest)
 
 
-def _started(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+def _started(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
     operation = operation_at_work(event, snapshot)
     # What an operator would have to carry out is done by the work on the host, where it has some.
     is_by_hand = operation is None
@@ -186,8 +214,6 @@ def _started(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterat
     if any(reason.kind is ReasonKind.NOT_BEGUN for reason in reasons):
         yield from _server_pause(snapshot)
     yield from reasons
-    if operation is not None and operation.outcome is None:
-        yield from explain_operation(operation, snapshot, now)
     if event.overdue_at is not None:
         yield Reason(kind=ReasonKind.OVERDUE, since=event.overdue_at)
 
@@ -196,9 +222,9 @@ def explain_operation(
     operation: HostOperation, snapshot: Snapshot, now: datetime
 ) -> Iterator[Reason]:
     """Say what the events of *operation* wait for, beside their own impacts."""
-    facts = gather_facts(snapshot)[operation]
+    facts = facts_of(operation, snapshot)
     missing = tuple(waiting_guests(facts))
-    if missing and operation.phase is HostPhase.IMPACT:
+    if missing and facts.rule and operation.phase is HostPhase.IMPACT:
         yield Reason(kind=ReasonKind.HOST_GUESTS, vms=missing, about=operation.host)
     pause = snapshot.server_pause
     if pause is not None and (operation.is_at_work or not missing):
@@ -237,8 +263,7 @@ def _impacts(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
     for vm in event.resources:
         ahead = tuple(each.event_id for each in awaited.get(vm, ()))
         alike.setdefault((snapshot.impacts.get((event.event_id, vm)), ahead), []).append(vm)
-    reasons = [_impact(event, *known, tuple(vms)) for known, vms in alike.items()]
-    yield from sorted(reasons, key=lambda reason: not reason.holds)
+    yield from (_impact(event, *known, tuple(vms)) for known, vms in alike.items())
 
 
 def _impact(

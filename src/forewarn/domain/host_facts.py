@@ -1,4 +1,4 @@
-"""What the host operations of a snapshot depend on, gathered in one pass."""
+"""What the host operations of a snapshot depend on."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -6,7 +6,6 @@ from typing import TypeAlias
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation, OperationFacts
 from forewarn.domain.host_work import HostWorkRule, work_for
-from forewarn.domain.names import OperationId
 from forewarn.domain.snapshot import Snapshot
 
 Gathered: TypeAlias = Mapping[HostOperation, OperationFacts]
@@ -15,22 +14,21 @@ Gathered: TypeAlias = Mapping[HostOperation, OperationFacts]
 
 def gather_facts(snapshot: Snapshot) -> Gathered:
     """Return the host operations of *snapshot* that are not over, each with its facts."""
-    under_way = [each for each in snapshot.operations.values() if not each.is_over]
-    if not under_way:
-        return {}
-    events: dict[OperationId, list[ScheduledEvent]] = {}
-    for event in snapshot.events.values():
-        if event.operation_id is not None:
-            events.setdefault(event.operation_id, []).append(event)
     return {
-        operation: OperationFacts(
-            events=events.get(operation.operation_id, ()),
-            impacts=snapshot.impacts,
-            tasks=snapshot.tasks,
-            rule=rule_of(operation, snapshot),
-        )
-        for operation in under_way
+        operation: facts_of(operation, snapshot)
+        for operation in snapshot.operations.values()
+        if not operation.is_over
     }
+
+
+def facts_of(operation: HostOperation, snapshot: Snapshot) -> OperationFacts:
+    """Return what the next phase of *operation* depends on."""
+    return OperationFacts(
+        events=snapshot.events_of.get(operation.operation_id, ()),
+        impacts=snapshot.impacts,
+        tasks=snapshot.tasks,
+        rule=rule_of(operation, snapshot),
+    )
 
 
 def rule_of(operation: HostOperation, snapshot: Snapshot) -> HostWorkRule | None:

@@ -22,10 +22,10 @@ def say_length(length: timedelta) -> str:
     return f"{length.total_seconds():g} s" if rest else f"{minutes} min"
 
 
-def say_names(names: Sequence[str]) -> str:
+def say_names(names: Sequence[str], between: str = ", ") -> str:
     """Return the first of *names*, and how many more there are."""
     more = len(names) - _NAMED
-    listed = ", ".join(names[:_NAMED])
+    listed = between.join(names[:_NAMED])
     return f"{listed} and {more:,} more" if more > 0 else listed
 
 

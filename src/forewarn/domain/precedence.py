@@ -8,7 +8,7 @@ Operators and failures can start an event beside another one all the same. Then 
 virtual machine that both name begins when that of the other is over; the older one goes first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -81,25 +81,25 @@ def impacts_ahead(
 
 
 def events_ahead(
-    event: ScheduledEvent, snapshot: Snapshot, now: datetime
+    event: ScheduledEvent, snapshot: Snapshot, starting: Collection[EventId]
 ) -> tuple[ScheduledEvent, ...]:
-    """Return which events have to end before *event*, which is Scheduled, can start."""
-    rivals = rivals_of(event, snapshot)
-    # Another one that is Scheduled is in the way only at the moment at which it starts.
-    starting = due_starts(snapshot, now) if rivals else {}
+    """Return which events have to end before *event*, which is Scheduled, can start.
+
+    Another one that is Scheduled is in the way only at the moment at which it starts: *starting*
+    is what `due_starts` says.
+    """
     return tuple(
         rival
-        for rival in rivals
+        for rival in rivals_of(event, snapshot)
         if rival.event_status is EventStatus.STARTED or rival.event_id in starting
     )
 
 
 def rivals_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent, ...]:
-    """Return the other events in flight on virtual machines of *event*."""
+    """Return the other events in flight on virtual machines of *event*, the oldest first."""
     on_vms = (other for vm in event.resources for other in snapshot.in_flight_on.get(vm, ()))
-    rivals = {other.event_id for other in on_vms} - {event.event_id}
-    # Few have any; whoever has is told in the order of creation.
-    return tuple(each for key, each in snapshot.events.items() if key in rivals) if rivals else ()
+    rivals = {other.event_id: other for other in on_vms if other.event_id != event.event_id}
+    return tuple(sorted(rivals.values(), key=lambda other: other.created_at))
 
 
 def partners_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent, ...]:
@@ -108,10 +108,8 @@ def partners_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEve
         return ()
     return tuple(
         other
-        for other in snapshot.events.values()
-        if other.event_status is EventStatus.SCHEDULED
-        and other.event_id != event.event_id
-        and other.operation_id == event.operation_id
+        for other in snapshot.events_of.get(event.operation_id, ())
+        if other.event_status is EventStatus.SCHEDULED and other.event_id != event.event_id
     )
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.names import VmName
-from forewarn.domain.phrases import say_moment
+from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.remedy import Remedy, Verb
 from forewarn.protocol.vocabulary import EventId
 
@@ -63,44 +63,51 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.SERVER_PAUSED: (
         "The server has been paused by {about} since {since}, and starts nothing."
     ),
-    ReasonKind.APPROVAL_OF_ANY: "Not approved yet; one approval is enough ({vms}).",
+    ReasonKind.APPROVAL_OF_ANY: (
+        "Not approved yet; one approval is enough{number:| for each event} ({vms})."
+    ),
     ReasonKind.APPROVAL_OF_ALL: (
         "Not approved by {vms}; every affected virtual machine must approve."
     ),
     ReasonKind.APPROVAL_OF_LEADER: (
-        "Not approved by {vms}, the only virtual machine whose approval counts."
+        "Not approved by {vms}, the only virtual {of_vms:machine whose approval counts|machines "
+        "whose approvals count}."
     ),
     ReasonKind.HOST_OPERATION: (
-        "The event starts together with {events} on {about}, which is not approved by {vms} and "
-        "waits until {until} at the latest."
+        "The event starts together with {events} on {about}, which {of_events:is|are} not approved "
+        "by {vms} and {of_events:waits|wait} until {until} at the latest."
     ),
     ReasonKind.HOST_OPERATION_BUSY: (
-        "The event starts together with the other events on {about}, one of which waits for "
-        "{events} on {vms} to end."
+        "The event starts together with the other events on {about}, which wait for {events} on "
+        "{vms} to end."
     ),
     ReasonKind.HOST_OPERATION_ELSEWHERE: (
         "The event starts together with events of other scopes on {about}, which are not ready"
         "{until: and wait for approval until }."
     ),
     ReasonKind.OTHER_EVENT: (
-        "The event waits for {events} on {vms} to end: a virtual machine has one impact at a time."
+        "{number:The event waits|The events wait} for {events} on {vms} to end: a virtual machine "
+        "has one impact at a time."
     ),
     ReasonKind.WINDOW: (
-        "The event starts only while the calendar of its maintenance is open{until:, next at }."
+        "{number:The event starts|The events start} only while the calendar of {number:its|their} "
+        "maintenance is open{until:, next at }."
     ),
     ReasonKind.MAINTENANCE_ABORTED: (
-        "Maintenance {about} was aborted; the event is being withdrawn."
+        "Maintenance {about} was aborted; {number:the event is|the events are} being withdrawn."
     ),
     ReasonKind.NOT_ASKED: "The server has not asked the executor about {vms} since it started.",
-    ReasonKind.NOT_BEGUN: "The event started at {since}, but the impact on {vms} has not begun.",
+    ReasonKind.NOT_BEGUN: (
+        "{number:The event|The events} started at {since}, but the impact on {vms} has not begun."
+    ),
     ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when the impact of {events} has ended.",
     ReasonKind.RUNNING: (
         "The impact on {vms} has been running since {since}{about:: }"
         "{until:; the executor is asked again at }."
     ),
     ReasonKind.BY_HAND: (
-        "The event has been waiting since {since} for an operator to carry out the impact on "
-        "{vms} and complete it."
+        "{number:The event has|The events have} been waiting since {since} for an operator to "
+        "carry out the impact on {vms} and complete {number:it|them}."
     ),
     ReasonKind.UNKNOWN: (
         "The state of the impact on {vms} is unknown{about:: }. An impact is never begun twice, "
@@ -115,7 +122,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ),
     ReasonKind.HOST_WORK: "The work on {about} is under way.",
     ReasonKind.HOST_VERIFY: "{about} must be back by {until}; the server checks it until then.",
-    ReasonKind.HOST_RETURN: "The work on {about} is done; {vms} {are} being returned.",
+    ReasonKind.HOST_RETURN: "The work on {about} is done; {vms} {of_vms:is|are} being returned.",
     ReasonKind.HOST_UNKNOWN: (
         "The state of the work on {about} is unknown. Work is never begun twice, so the server "
         "waits"
@@ -125,7 +132,8 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "Nothing further happens on {about}: the server has been paused since {since}."
     ),
     ReasonKind.OVERDUE: (
-        "The event has been overdue since {since}: it takes longer than announced."
+        "{number:The event has|The events have} been overdue since {since}: "
+        "{number:it takes|they take} longer than announced."
     ),
     ReasonKind.NOT_BEFORE: "The event starts at {until} at the latest.",
     ReasonKind.POSTPONABLE: "The event can be postponed to {until} at the latest.",
@@ -178,6 +186,15 @@ class _Clause(str):
         return beginning + self if self else ""
 
 
+class _Number(int):
+    """Chooses words: the template says after the colon those for one, and those for many."""
+
+    __slots__ = ()
+
+    def __format__(self, words: str) -> str:
+        return words.split("|")[self != 1]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """One thing to know about an event: its kind, whom and what it concerns, and since when.
@@ -206,10 +223,16 @@ class Reason:
 
     @property
     def sentence(self) -> str:
+        return self.say_of(1)
+
+    def say_of(self, number: int) -> str:
+        """Return the sentence about so many events, of which the same is to be said."""
         return SENTENCES[self.kind].format(
-            vms=", ".join(self.vms),
-            are="is" if len(self.vms) == 1 else "are",
-            events=", ".join(self.event_ids),
+            number=_Number(number),
+            vms=say_names(self.vms),
+            of_vms=_Number(len(self.vms)),
+            events=say_names(self.event_ids),
+            of_events=_Number(len(self.event_ids)),
             since=say_moment(self.since),
             until=_Clause(say_moment(self.until)),
             about=_Clause(self.about),

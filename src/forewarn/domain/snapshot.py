@@ -74,6 +74,15 @@ class Snapshot:
         return {vm: events for vm, events in found.items() if events}
 
     @cached_property
+    def events_of(self) -> Mapping[OperationId, Sequence[ScheduledEvent]]:
+        """The events of each host operation, the oldest first."""
+        found: dict[OperationId, list[ScheduledEvent]] = {}
+        for event in self.events.values():
+            if event.operation_id is not None:
+                found.setdefault(event.operation_id, []).append(event)
+        return found
+
+    @cached_property
     def in_flight_in(self) -> Mapping[ScopeId, Sequence[ScheduledEvent]]:
         """The events in flight in each scope, the oldest first."""
         found: dict[ScopeId, list[ScheduledEvent]] = {}

@@ -4,12 +4,12 @@ No rule is written here: the blockers are what `explanation.explain` says of the
 and the brakes that `walk.walk` puts on the steps that remain.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 from forewarn.domain.blockers import (
     Blocker,
@@ -22,7 +22,7 @@ from forewarn.domain.blockers import (
 )
 from forewarn.domain.brakes import failure_blocker
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.explanation import explain, explain_operation
+from forewarn.domain.explanation import explain_itself, explain_operation, explain_window
 from forewarn.domain.failures import Failure, Standings, find_failures
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import (
@@ -35,11 +35,17 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.phrases import say_moment
-from forewarn.domain.precedence import needing_somebody
-from forewarn.domain.reasons import OF_HOST, OF_OTHERS, Reason, ReasonKind
+from forewarn.domain.precedence import due_starts, needing_somebody
+from forewarn.domain.reasons import OF_OTHERS, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, Walks, find_stuck, walk_all
 from forewarn.protocol.vocabulary import EventId, EventStatus
+
+T = TypeVar("T")
+
+Covers: TypeAlias = Callable[[ScopeId], bool]
+"""Tells whether somebody may know what is in a scope."""
+EVERYTHING: Final[Covers] = lambda _: True  # noqa: E731
 
 _APPROVALS: Final = frozenset(
     {ReasonKind.APPROVAL_OF_ANY, ReasonKind.APPROVAL_OF_ALL, ReasonKind.APPROVAL_OF_LEADER}
@@ -83,6 +89,25 @@ class Standstill:
     not_done: Standings = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hold:
+    """One reason that holds one event, and how that ends.
+
+    The event starts at *latest*, if that is known.
+    """
+
+    event: ScheduledEvent
+    reason: Reason
+    release: Release
+    until: datetime | None
+    awaited: tuple[EventId, ...]
+    latest: datetime | None
+
+    @property
+    def kind(self) -> ReasonKind:
+        return self.reason.kind
+
+
 def find_standstill(
     maintenance: Maintenance,
     snapshot: Snapshot,
@@ -91,12 +116,13 @@ def find_standstill(
     interruption: Interruption | None = None,
     is_simulated: bool = False,
     walks: Walks | None = None,
+    covers: Covers = EVERYTHING,
 ) -> Standstill:
     """Say what holds *maintenance* at *now*.
 
     *interruption* is the last time it was paused or aborted. The end of impact that *is_simulated*
     is known, that of any other is not. *walks* is what `walk_all` says; whoever asks of many
-    Maintenances looks that up once.
+    Maintenances looks that up once. Scopes that *covers* tells apart are not said together.
     """
     if maintenance.finished_at is not None:
         return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
@@ -105,7 +131,8 @@ def find_standstill(
     aborted = Blocker(kind=BlockerKind.ABORTED, release=Release.BY_PROGRESS)
     blockers = (
         *([aborted] if maintenance.is_aborted else ()),
-        *chain.from_iterable((*flight.of_events, *flight.of_operations.values())),
+        *flight.of_events(covers),
+        *chain.from_iterable(flight.of_operations.values()),
         *_merged(chain.from_iterable((*ahead.of_stages, ahead.of_failures))),
     )
     if interruption is not None:
@@ -129,7 +156,7 @@ def _merged(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
         yield replace(blocker, scope_ids=tuple(scope_ids), hosts=tuple(hosts))
 
 
-def _verdict(movers: Sequence[Sequence[Blocker]], now: datetime) -> Verdict:
+def _verdict(movers: Sequence[Sequence[Blocker | _Hold]], now: datetime) -> Verdict:
     """Say when the first of *movers* goes on, each of which waits for all of its blockers.
 
     One is enough: whatever moves may release the others, and then they are looked at again.
@@ -156,7 +183,7 @@ def _verdict(movers: Sequence[Sequence[Blocker]], now: datetime) -> Verdict:
 class InFlight:
     """The events and host operations of one Maintenance that are not over.
 
-    *of_events* and *of_operations* are what holds each of them.
+    *of_operations* are what holds each operation, beside what holds its events.
     """
 
     def __init__(
@@ -170,8 +197,14 @@ class InFlight:
         self.own_operations = tuple(own_operations(maintenance, snapshot.operations.values()))
         self.events = tuple(event for event in self.own_events if event.is_in_flight)
         self.operations = tuple(each for each in self.own_operations if not each.is_over)
-        self.of_events = tuple(tuple(self._of_event(event)) for event in self.events)
-        self.of_operations = {each: tuple(self._of_operation(each)) for each in self.operations}
+        self.of_operations = {
+            each.operation_id: tuple(self._of_operation(each)) for each in self.operations
+        }
+        starting = due_starts(snapshot, now) if self.events else {}
+        self._holds = [
+            (events[0].operation_id, tuple(self._find_holds(events, starting)))
+            for events in _together(self.events)
+        ]
 
     @property
     def places(self) -> Iterator[str]:
@@ -179,31 +212,52 @@ class InFlight:
         yield from (event.host or event.scope_id for event in self.events)
         yield from (operation.host for operation in self.operations)
 
-    def movers(self) -> Iterator[tuple[Blocker, ...]]:
-        """Yield all that holds each event, and each host operation that has none in flight."""
-        by_id = {each.operation_id: found for each, found in self.of_operations.items()}
-        for event, found in zip(self.events, self.of_events, strict=True):
-            yield (*found, *(by_id.get(event.operation_id, ()) if event.operation_id else ()))
-        told = {event.operation_id for event in self.events}
-        yield from (found for key, found in by_id.items() if key not in told)
+    def of_events(self, covers: Covers) -> Iterator[Blocker]:
+        """Yield what holds the events; what is alike for those of a host operation, once.
 
-    def _of_event(self, event: ScheduledEvent) -> Iterator[Blocker]:
-        """Yield what holds *event*, and whether that takes longer than expected."""
-        reasons = explain(event, self.snapshot, self.now)
-        # Events of a host operation start together: what holds another one holds this one too.
-        latest = max((each.until for each in reasons if each.holds and each.until), default=None)
-        is_shut_out = any(each.kind is ReasonKind.WINDOW and not each.until for each in reasons)
-        if is_shut_out or any(each.kind in OF_OTHERS for each in reasons):
+        Those of scopes that *covers* tells apart are not said together.
+        """
+        alike: dict[Hashable, list[_Hold]] = {}
+        for hold in chain.from_iterable(holds for _, holds in self._holds):
+            event, reason = hold.event, hold.reason
+            place = event.operation_id or event.event_id
+            key = (place, covers(event.scope_id), reason.kind, reason.about, hold.release)
+            alike.setdefault(key, []).append(hold)
+        return map(_say, alike.values())
+
+    def movers(self) -> Iterator[tuple[Blocker | _Hold, ...]]:
+        """Yield all that holds each event, and each host operation that has none in flight.
+
+        Events that start together are held together.
+        """
+        for operation_id, holds in self._holds:
+            yield (*holds, *(self.of_operations.get(operation_id, ()) if operation_id else ()))
+        told = {operation_id for operation_id, _ in self._holds}
+        yield from (found for key, found in self.of_operations.items() if key not in told)
+
+    def _find_holds(
+        self, events: Sequence[ScheduledEvent], starting: Collection[EventId]
+    ) -> Iterator[_Hold]:
+        """Yield what holds *events*, which start together, and which takes longer than expected."""
+        snapshot, now = self.snapshot, self.now
+        window = tuple(explain_window(events, snapshot, now))
+        found = [
+            (event, reason)
+            for event in events
+            for reason in (*explain_itself(event, snapshot, now, starting), *window)
+            if reason.holds or reason.kind is ReasonKind.OVERDUE
+        ]
+        # What holds one of them holds them all.
+        latest = max((each.until for _, each in found if each.holds and each.until), default=None)
+        is_shut_out = any(reason.until is None for reason in window)
+        if is_shut_out or any(reason.kind in OF_OTHERS for _, reason in found):
             latest = None
-        for reason in reasons:
-            # What holds a host operation is said once, not for each of its events.
-            is_of_event = reason.kind not in OF_HOST
-            if is_of_event and (reason.holds or reason.kind is ReasonKind.OVERDUE):
-                yield self._of_reason(event, reason, latest)
+        yield from (self._hold(event, reason, latest) for event, reason in found)
 
     def _of_operation(self, operation: HostOperation) -> Iterator[Blocker]:
         """Yield what holds *operation*, beside what holds its events."""
-        events = [each for each in self.events if each.operation_id == operation.operation_id]
+        every = self.snapshot.events_of.get(operation.operation_id, ())
+        events = [event for event in every if event.is_in_flight]
         for reason in explain_operation(operation, self.snapshot, self.now):
             yield Blocker(
                 kind=reason.kind,
@@ -217,34 +271,83 @@ class InFlight:
                 place=operation.host,
             )
 
-    def _of_reason(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> Blocker:
-        about, until = reason.sentence, reason.until
+    def _hold(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> _Hold:
+        """Return how it ends that *reason* holds *event*."""
+        until = reason.until
         awaited: tuple[EventId, ...] = ()
         if _is_by_hand(reason):
             release = Release.BY_HAND
         elif reason.kind in OF_OTHERS:
-            awaited = needing_somebody(event, self.snapshot)
+            awaited = self._needing_somebody(event, reason)
             release = Release.BY_HAND if awaited else Release.BY_PROGRESS
         elif event.event_status is EventStatus.SCHEDULED:
             release, until = Release.BY_TIME, until or self.now
-            if latest and reason.kind in _APPROVALS:
-                about += f" The event starts at {say_moment(latest)} at the latest."
         else:
             # When it is asked again, impact that is simulated has ended.
             is_over_then = self._is_simulated and reason.kind is ReasonKind.RUNNING and until
             release = Release.BY_TIME if is_over_then else Release.BY_PROGRESS
-        return Blocker(
-            kind=reason.kind,
+        is_approval = reason.kind in _APPROVALS
+        return _Hold(
+            event=event,
+            reason=reason,
             release=release,
-            scope_ids=(event.scope_id,),
-            hosts=_hosts(event.host),
-            vms=reason.vms,
-            event_ids=(event.event_id,),
-            since=reason.since,
             until=until,
-            about=about,
             awaited=awaited,
+            latest=latest if is_approval else None,
         )
+
+    def _needing_somebody(self, event: ScheduledEvent, reason: Reason) -> tuple[EventId, ...]:
+        """Return what an operator has to complete, or *event* waits forever."""
+        is_waiting = event.event_status is EventStatus.SCHEDULED
+        # What its partners wait for is said of these.
+        others = (
+            [self.snapshot.events[each] for each in reason.event_ids] if is_waiting else [event]
+        )
+        return _each_once(needing_somebody(each, self.snapshot) for each in others)
+
+
+def _together(events: Iterable[ScheduledEvent]) -> Iterable[Sequence[ScheduledEvent]]:
+    """Return *events* as they start: those of a host operation together, until they have."""
+    found: dict[str, list[ScheduledEvent]] = {}
+    for event in events:
+        is_waiting = event.event_status is EventStatus.SCHEDULED
+        key = event.operation_id if is_waiting else None
+        found.setdefault(key or event.event_id, []).append(event)
+    return found.values()
+
+
+def _say(holds: Sequence[_Hold]) -> Blocker:
+    """Return *holds*, of which the same is to be said, as one blocker."""
+    first, reason = holds[0], holds[0].reason
+    events = {hold.event.event_id: hold.event for hold in holds}
+    if len(holds) > 1:
+        reason = replace(
+            reason,
+            vms=_each_once(hold.reason.vms for hold in holds),
+            event_ids=_each_once(hold.reason.event_ids for hold in holds),
+            since=min(filter(None, (hold.reason.since for hold in holds)), default=None),
+            until=max(filter(None, (hold.reason.until for hold in holds)), default=None),
+        )
+    about = reason.say_of(len(events))
+    if first.latest:
+        subject = "The event starts" if len(events) == 1 else "The events start"
+        about += f" {subject} at {say_moment(first.latest)} at the latest."
+    return Blocker(
+        kind=reason.kind,
+        release=first.release,
+        scope_ids=tuple(dict.fromkeys(event.scope_id for event in events.values())),
+        hosts=_hosts(first.event.host),
+        vms=reason.vms,
+        event_ids=tuple(events),
+        since=reason.since,
+        until=max(filter(None, (hold.until for hold in holds)), default=None),
+        about=about,
+        awaited=_each_once(hold.awaited for hold in holds),
+    )
+
+
+def _each_once(names: Iterable[Iterable[T]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 
 def _is_by_hand(reason: Reason) -> bool:

@@ -10,7 +10,13 @@ from forewarn.domain.names import MaintenanceId
 from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import NOT_DONE, MaintenanceState, MaintenanceStatus
-from forewarn.domain.standstill import Interruption, Standstill, find_standstill
+from forewarn.domain.standstill import (
+    EVERYTHING,
+    Covers,
+    Interruption,
+    Standstill,
+    find_standstill,
+)
 from forewarn.domain.walk import Walks, find_state, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
@@ -56,20 +62,20 @@ class MaintenanceExplanation:
 
 
 def explain_maintenance(
-    reading: Reading, context: Context, maintenance_id: str
+    reading: Reading, context: Context, maintenance_id: str, *, covers: Covers = EVERYTHING
 ) -> MaintenanceExplanation:
     """Say what holds a Maintenance, or refuse one that nobody has started."""
     maintenance = find_maintenance(reading, maintenance_id)
     snapshot = look(reading, context)
     walks = walk_all(snapshot, context.now)
-    explained = _explain(reading, context, maintenance, snapshot, walks)
+    explained = _explain(reading, context, maintenance, snapshot, walks, covers)
     places = find_places(reading, snapshot, maintenance)
     not_done = {place: said for place, said in places.items() if said in NOT_DONE}
     return replace(explained, standstill=replace(explained.standstill, not_done=not_done))
 
 
 def explain_maintenances(
-    reading: Reading, context: Context, snapshot: Snapshot
+    reading: Reading, context: Context, snapshot: Snapshot, covers: Covers
 ) -> Mapping[MaintenanceId, MaintenanceExplanation]:
     """Say what holds each Maintenance of *snapshot*, which is of this moment.
 
@@ -77,13 +83,18 @@ def explain_maintenances(
     """
     walks = walk_all(snapshot, context.now)
     return {
-        key: _explain(reading, context, maintenance, snapshot, walks)
+        key: _explain(reading, context, maintenance, snapshot, walks, covers)
         for key, maintenance in snapshot.maintenances.items()
     }
 
 
 def _explain(
-    reading: Reading, context: Context, maintenance: Maintenance, snapshot: Snapshot, walks: Walks
+    reading: Reading,
+    context: Context,
+    maintenance: Maintenance,
+    snapshot: Snapshot,
+    walks: Walks,
+    covers: Covers,
 ) -> MaintenanceExplanation:
     is_interrupted = maintenance.is_paused or maintenance.is_aborted
     return MaintenanceExplanation(
@@ -96,6 +107,7 @@ def _explain(
             interruption=_last_interruption(reading, maintenance) if is_interrupted else None,
             is_simulated=context.rules.is_simulated,
             walks=walks,
+            covers=covers,
         ),
     )
 

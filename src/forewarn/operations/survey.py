@@ -9,6 +9,7 @@ from forewarn.domain.names import MaintenanceId, VmName
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.progress import WalkProgress, measure_progress
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standstill import EVERYTHING, Covers
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
 from forewarn.operations.explain import MaintenanceExplanation, explain_maintenances
@@ -41,7 +42,9 @@ class Survey:
     unpolled: tuple[VmName, ...]
 
 
-def survey(reading: Reading, context: Context, *, whole: Reading) -> Survey:
+def survey(
+    reading: Reading, context: Context, *, whole: Reading, covers: Covers = EVERYTHING
+) -> Survey:
     """Say what is going on in what *reading* has.
 
     What a Maintenance waits for may be elsewhere, so that is looked for in the *whole*.
@@ -49,18 +52,18 @@ def survey(reading: Reading, context: Context, *, whole: Reading) -> Survey:
     snapshot = look(reading, context)
     return Survey(
         snapshot=snapshot,
-        maintenances=find_undertaken(reading, context, snapshot, whole=whole),
+        maintenances=find_undertaken(reading, context, snapshot, whole=whole, covers=covers),
         foreseen=tuple(foresee_steps(reading, context, snapshot)),
         unpolled=find_unpolled(reading, snapshot.topology.virtual_machines, context.now),
     )
 
 
 def find_undertaken(
-    reading: Reading, context: Context, snapshot: Snapshot, *, whole: Reading
+    reading: Reading, context: Context, snapshot: Snapshot, *, whole: Reading, covers: Covers
 ) -> tuple[Undertaken, ...]:
     """Return the Maintenances that are under way in *snapshot*, oldest first; as `survey` does."""
     every = snapshot if whole is reading else look(whole, context)
-    explained = explain_maintenances(whole, context, every)
+    explained = explain_maintenances(whole, context, every, covers)
     return tuple(
         _undertaken(reading, snapshot, each, explained) for each in snapshot.maintenances.values()
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 from forewarn.domain.blockers import Blocker, BlockerKind, Verdict
 from forewarn.domain.names import MaintenanceId
+from forewarn.domain.phrases import say_names
 from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.remedy import Remedy, Verb
 
@@ -51,17 +52,18 @@ def command_for(remedy: Remedy) -> str:
 
 def say_reason(reason: Reason) -> str:
     """Return the sentence of *reason*, with the commands that help."""
-    return _go_on(reason.sentence, _OF_REASONS.get(reason.kind), reason.remedies)
+    return _go_on(reason.sentence, _OF_REASONS.get(reason.kind), map(command_for, reason.remedies))
 
 
 def say_blocker(blocker: Blocker, maintenance_id: MaintenanceId) -> tuple[str, str]:
     """Return the sentence of *blocker*, and what it is about, with the commands that help."""
-    remedies = tuple(chain.from_iterable(blocker.remedies(maintenance_id)))
+    remedies = chain.from_iterable(blocker.remedies(maintenance_id))
+    commands = tuple(map(command_for, remedies))
     if isinstance(blocker.kind, BlockerKind):
-        return _go_on(blocker.sentence, _OF_BLOCKERS.get(blocker.kind), remedies), blocker.about
-    # It is about a reason, and ends as the sentence of that.
-    ending = _OF_REASONS.get(blocker.kind)
-    return _go_on(blocker.sentence, ending, remedies), _go_on(blocker.about, ending, remedies)
+        return _go_on(blocker.sentence, _OF_BLOCKERS.get(blocker.kind), commands), blocker.about
+    # It is about a reason, and ends as the sentence of that, for each of its events.
+    ending, commands = _OF_REASONS.get(blocker.kind), (say_names(commands, "; "),)
+    return _go_on(blocker.sentence, ending, commands), _go_on(blocker.about, ending, commands)
 
 
 def say_actions(verdict: Verdict) -> tuple[str, ...]:
@@ -71,11 +73,11 @@ def say_actions(verdict: Verdict) -> tuple[str, ...]:
 
 def say_verdict(verdict: Verdict) -> str:
     """Return the sentence of *verdict*, with what has to be done first."""
-    actions = "; ".join(say_actions(verdict))
+    actions = say_names(say_actions(verdict), "; ")
     return f"{verdict.sentence.removesuffix('.')}: {actions}." if actions else verdict.sentence
 
 
-def _go_on(sentence: str, ending: str | None, remedies: Iterable[Remedy]) -> str:
+def _go_on(sentence: str, ending: str | None, commands: Iterable[str]) -> str:
     if ending is None:
         return sentence
-    return sentence.removesuffix(".") + ending.format(*map(command_for, remedies))
+    return sentence.removesuffix(".") + ending.format(*commands)

@@ -419,8 +419,32 @@ def test_explanation_tells_of_events_elsewhere_without_names(
     for secret in (*SECRETS_OF_OTHERS, *(event["event_id"] for event in others)):
         assert secret not in limited.text
     kinds = [reason["kind"] for reason in whole.json()["reasons"]]
-    assert kinds == ["host-operation", "host-operation", "maintenance"]
+    assert kinds == ["host-operation", "maintenance"]
     assert web.get(f"events/{others[0]['event_id']}/explain").status_code == 404
+
+
+def test_explanation_names_the_partners_that_a_token_covers(
+    admin: httpx2.Client, web: httpx2.Client, store: Store
+) -> None:
+    own, partner, other = (
+        announce(admin, name).json()["events"][0] for name in ("web-0", "web-1", "db-0")
+    )
+
+    def join(tx: Transaction) -> None:
+        for event in tx.events_in_flight():
+            together = replace(event, host=HostName("kvm-0"), operation_id=OperationId("o"))
+            tx.put_event(together)
+
+    store.write(join)
+    web.post(f"events/{own['event_id']}/approve")
+
+    limited = web.get(f"events/{own['event_id']}/explain")
+
+    first, second, *_ = limited.json()["reasons"]
+    assert (first["kind"], second["kind"]) == ("host-operation", "host-operation-elsewhere")
+    assert (first["event_ids"], first["vms"]) == ([partner["event_id"]], ["web-1"])
+    assert other["event_id"] not in limited.text
+    assert "db-0" not in limited.text
 
 
 def test_history_and_list_of_another_scope_are_empty(

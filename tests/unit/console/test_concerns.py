@@ -4,6 +4,7 @@ import pytest
 
 from forewarn.console.concerns import say_wait
 from forewarn.domain.blockers import Blocker, Release, Verdict, VerdictKind
+from forewarn.domain.names import HostName
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standstill import Standstill
 from forewarn.protocol.vocabulary import EventId
@@ -38,11 +39,22 @@ def test_events_are_counted_and_not_their_machines(
     assert say_wait(standstill) == sentence
 
 
-def test_missing_approval_is_said_before_the_events_that_wait_for_it() -> None:
-    approved = Blocker(kind=ReasonKind.HOST_OPERATION, release=Release.BY_TIME, about="B waits.")
-    missing = Blocker(kind=ReasonKind.APPROVAL_OF_ANY, release=Release.BY_TIME, about="Not yet.")
+def test_events_that_are_said_together_count_one_by_one() -> None:
+    closed = [
+        Blocker(
+            kind=ReasonKind.WINDOW,
+            release=Release.BY_TIME,
+            hosts=(HostName(host),),
+            event_ids=(EventId(f"{host}-A"), EventId(f"{host}-B")),
+            about="The events start later.",
+        )
+        for host in ("kvm-1", "kvm-2")
+    ]
     verdict = Verdict(kind=VerdictKind.BY_TIME)
 
-    said = say_wait(Standstill(blockers=(approved, missing), verdict=verdict))
-
-    assert said.endswith(": Not yet.")
+    assert say_wait(Standstill(blockers=tuple(closed), verdict=verdict)) == (
+        "2 events on kvm-1: The events start later. 2 more wait for the same reason."
+    )
+    assert say_wait(Standstill(blockers=tuple(closed[:1]), verdict=verdict)) == (
+        "2 events on kvm-1: The events start later."
+    )

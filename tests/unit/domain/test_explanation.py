@@ -185,8 +185,8 @@ def test_events_of_a_host_operation_wait_together_for_another(
     seen = snapshot(fleet, running, web, db)
 
     assert sentences(explain(db, seen, db.not_before))[0] == (
-        "The event starts together with the other events on kvm-1, one of which waits for U1 on "
-        "web-0 to end."
+        "The event starts together with the other events on kvm-1, which wait for U1 on web-0 to "
+        "end."
     )
     assert kinds(explain(web, seen, web.not_before))[0] is ReasonKind.OTHER_EVENT
 
