@@ -470,6 +470,40 @@ def test_pause(world: World) -> None:
     assert world.explain().status is MaintenanceStatus.PAUSED
 
 
+def test_pause_with_steps_under_way(world: World) -> None:
+    world.start("db")
+    world.approve(E1)
+    world.store.write(lambda tx: pause_maintenance(tx, world.context(), M1))
+
+    assert ReasonKind.RUNNING in world.blockers()
+    assert world.verdict() == (
+        "Steps under way complete, but no further step begins until an operator acts: "
+        f"forewarn maintenance resume {M1}."
+    )
+
+
+def test_pause_with_the_last_step_under_way(world: World) -> None:
+    world.start("db")
+    world.advance(minutes=16 + 5)
+    world.store.write(lambda tx: pause_maintenance(tx, world.context(), M1))
+
+    assert world.verdict() == "Steps under way complete, but no further step begins."
+    world.advance(hours=1)
+    assert world.explain().status is MaintenanceStatus.COMPLETED
+
+
+def test_failure_that_holds_everything_but_what_is_under_way(world: World) -> None:
+    world.failures["db-0"] = "no disk"
+    world.start("db", "web", course=Course(hold_all=True))
+    world.approve(E1)
+    world.advance(minutes=6)
+
+    assert world.verdict() == (
+        "Steps under way complete, but no further step begins until an operator acts: "
+        f"forewarn maintenance retry {M1} {DB}, or forewarn maintenance skip {M1} {DB}."
+    )
+
+
 def test_pause_is_that_of_the_maintenance(world: World) -> None:
     world.start("db")
     other = world.start("web")

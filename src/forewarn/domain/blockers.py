@@ -104,6 +104,7 @@ class VerdictKind(StrEnum):
     NOW = "now"
     BY_TIME = "by-time"
     BY_PROGRESS = "by-progress"
+    NO_FURTHER_STEP = "no-further-step"
     STUCK = "stuck"
     NEVER = "never"
 
@@ -280,6 +281,9 @@ VERDICTS: Final[Mapping[VerdictKind, str]] = {
     VerdictKind.NOW: "Nothing holds the maintenance; it is about to continue.",
     VerdictKind.BY_TIME: "The maintenance continues automatically, at {until} at the latest.",
     VerdictKind.BY_PROGRESS: "The maintenance continues automatically, at an unknown time.",
+    VerdictKind.NO_FURTHER_STEP: (
+        "Steps under way complete, but no further step begins{until_somebody}."
+    ),
     VerdictKind.STUCK: (
         "Other steps continue, but the maintenance does not end until an operator acts."
     ),
@@ -303,4 +307,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        return VERDICTS[self.kind].format(until=say_moment(self.until))
+        until_somebody = " until an operator acts" if self.remedies else ""
+        return VERDICTS[self.kind].format(
+            until=say_moment(self.until), until_somebody=until_somebody
+        )

@@ -138,9 +138,13 @@ def find_standstill(
     if interruption is not None:
         blockers = tuple(map(interruption.explain, blockers))
     verdict = _verdict([*flight.movers(), *ahead.movers()], now)
+    is_under_way = bool(flight.events or flight.operations)
+    is_last = maintenance.is_paused if not ahead.stages else ahead.is_stuck
     if verdict.kind is not VerdictKind.NEVER and find_stuck(maintenance, snapshot):
         verdict = Verdict(kind=VerdictKind.STUCK, until=verdict.until)
-    if verdict.needs_operator:
+    elif verdict.kind is not VerdictKind.NEVER and is_under_way and is_last:
+        verdict = Verdict(kind=VerdictKind.NO_FURTHER_STEP)
+    if verdict.needs_operator or verdict.kind is VerdictKind.NO_FURTHER_STEP:
         verdict = replace(verdict, remedies=remedies_for(blockers, maintenance.maintenance_id))
     return Standstill(blockers=blockers, verdict=verdict)
 
@@ -368,14 +372,19 @@ class Ahead:
         self._events, self._operations = flight.own_events, flight.own_operations
         self._own = {event.event_id for event in flight.events}
         self._under_way = tuple(flight.places)
-        self._stages = walks[self._maintenance.maintenance_id]
-        self.of_stages = tuple(tuple(self._of_stage(stage)) for stage in self._stages)
-        self.of_failures = () if self._stages else tuple(self._undecided())
+        self.stages = walks[self._maintenance.maintenance_id]
+        self.of_stages = tuple(tuple(self._of_stage(stage)) for stage in self.stages)
+        self.of_failures = () if self.stages else tuple(self._undecided())
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether no step begins unless somebody acts."""
+        return all(stage.is_stuck for stage in self.stages)
 
     def movers(self) -> Iterator[tuple[Blocker, ...]]:
         """Yield all that holds each step that waits for no other of the same Maintenance."""
         yield from filter(None, [self.of_failures])
-        for stage, found in zip(self._stages, self.of_stages, strict=True):
+        for stage, found in zip(self.stages, self.of_stages, strict=True):
             if not self._is_dependent(stage):
                 yield (*found, *self._afterwards(stage, found))
 
@@ -432,7 +441,7 @@ class Ahead:
     def _failed_canaries(self, stage: Stage) -> Iterator[Blocker]:
         """Yield what went wrong with the canaries, when all have had their turn."""
         course = self._maintenance.course
-        if not any(is_canary(course, each.step) for each in self._stages):
+        if not any(is_canary(course, each.step) for each in self.stages):
             canaries = canary_parts(course, self._events, self._operations)
             for failure in find_failures(self._maintenance, *canaries):
                 yield self._failed(failure, stage.step.host)
@@ -483,7 +492,7 @@ class Ahead:
     @cached_property
     def _places(self) -> tuple[str, ...]:
         """The scopes or hosts that are under way, or that ask a gate whether they may be."""
-        stages = self._stages
+        stages = self.stages
         asking = (stage.step.place for stage in stages if stage.awaited and not stage.is_stuck)
         return tuple(dict.fromkeys((*self._under_way, *asking)))
 
