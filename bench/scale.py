@@ -3,10 +3,13 @@
 A cycle is what happens to one event in the life of an operator: it is scheduled, approved by the
 virtual machine, started by the server and completed. It should cost the same in any fleet. After
 that, Maintenances are walked in virtual time over fleets of three sizes; the cost of each virtual
-machine should be nearly the same. `--whole` takes the sizes of the targets; the default does not.
+machine should be nearly the same. So should what it costs to explain a Maintenance by host. At last
+operators ask for that, and for pages of the console. `--whole` takes the sizes of the targets; the
+default does not.
 """
 
 import gc
+import http.client
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +26,8 @@ from smoke import new_parser, run, sized
 
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOrder
-from forewarn.domain.names import HostName, VmName
+from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.roles import Role
 from forewarn.domain.topology import (
     DeliveryScope,
     Host,
@@ -32,11 +36,13 @@ from forewarn.domain.topology import (
     VirtualMachine,
 )
 from forewarn.files.fleet import read_fleet
+from forewarn.operations.access import TokenOrder, create_token
+from forewarn.operations.explain import explain_maintenance
 from forewarn.operations.maintenances import report_maintenance, start_maintenance
-from forewarn.protocol.vocabulary import EventType
+from forewarn.protocol.vocabulary import EventId, EventType
 from forewarn.storage.postgres import open_postgres
 from forewarn.storage.sqlite import open_sqlite
-from forewarn.testing.engine import start_engine
+from forewarn.testing.engine import Engine, start_engine
 from forewarn.testing.handles import EmulatedClock
 
 SCOPE_SIZE: Final = 50
@@ -53,9 +59,18 @@ WALKS: Final = sized((1_000, 10_000), smoke=(40, 80))
 WHOLE_WALKS: Final = (1_000, 10_000, 50_000)
 WALK_TARGET: Final = 2.0
 WALK_SET: Final = 20
+EXPLAINED: Final = sized((1_000, 10_000), smoke=(40, 80))
+EXPLAINED_HOST: Final = sized(50, smoke=10)
+EXPLAIN_TARGET: Final = 1.2
+EXPLAIN_ROUNDS: Final = sized(5, smoke=1)
+SHOWN_HOSTS: Final = sized(60, smoke=2)
+SHOWN_HOST: Final = sized(60, smoke=5)
+SHOWN_TARGET: Final = 1.0
+SECRET: Final = "fw_bench"  # noqa: S105
 START: Final = datetime(2027, 1, 4, tzinfo=UTC)
 LONGEST: Final = timedelta(days=7)
 VM: Final = "vm-0000017"
+PARTS: Final = ("sqlite", "postgresql", "walk", "explain", "pages")
 
 
 def main() -> None:
@@ -63,17 +78,19 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--whole", action="store_true", help="measure at the sizes of the targets")
     parser.add_argument("--vms", type=int, help="how many virtual machines the large fleet has")
-    parser.add_argument("--only", choices=("sqlite", "postgresql", "walk"), help="only this part")
+    parser.add_argument("--only", choices=PARTS, help="only this part")
     options = parser.parse_args()
     vms = options.vms or (WHOLE if options.whole else DEFAULT)
     if vms != WHOLE:
         print(f"{vms} VMs in place of the target's {WHOLE}; bench/scale.py --whole takes them all")
-    parts: dict[str, Callable[[], None]] = {
-        "sqlite": lambda: _compare_on_sqlite(vms),
-        "postgresql": lambda: _compare_on_postgresql(vms),
-        "walk": lambda: _walk_all(WHOLE_WALKS if options.whole else WALKS),
-    }
-    for name, part in parts.items():
+    parts: tuple[Callable[[], None], ...] = (
+        lambda: _compare_on_sqlite(vms),
+        lambda: _compare_on_postgresql(vms),
+        lambda: _walk_all(WHOLE_WALKS if options.whole else WALKS),
+        _explain_all,
+        _show_all,
+    )
+    for name, part in zip(PARTS, parts, strict=True):
         if options.only in {None, name}:
             part()
 
@@ -235,6 +252,92 @@ def _walk(size: int) -> float:
     finally:
         engine.close()
     return taken / size
+
+
+def _explain_all() -> None:
+    costs = {size: _explain(size) for size in EXPLAINED}
+    figures = ", ".join(f"{cost * 1e6:.1f} µs at {size}" for size, cost in costs.items())
+    ratio = costs[EXPLAINED[-1]] / costs[EXPLAINED[0]]
+    print(
+        f"explain, of the CPU per VM, without garbage collection: {figures}; {ratio:.2f} times "
+        f"(target {EXPLAIN_TARGET} times)",
+        flush=True,
+    )
+
+
+def _explain(size: int) -> float:
+    engine, maintenance_id, _ = _announce(size // EXPLAINED_HOST, EXPLAINED_HOST)
+    try:
+        context = engine.replica.context("bench")
+
+        def measure() -> float:
+            gc.collect()
+            gc.disable()  # a full collection looks at the whole process, and falls now and then
+            began = time.process_time()
+            engine.read(lambda reading: explain_maintenance(reading, context, maintenance_id))
+            taken = time.process_time() - began
+            gc.enable()
+            return taken
+
+        return min(measure() for _ in range(EXPLAIN_ROUNDS)) / size
+    finally:
+        engine.close()
+
+
+def _show_all() -> None:
+    """Ask as operators do, while every machine of every host is announced."""
+    engine, maintenance_id, event_id = _announce(SHOWN_HOSTS, SHOWN_HOST)
+    try:
+        token = TokenOrder(name="bench", role=Role.ADMIN)
+        engine.write(lambda tx, context: create_token(tx, context, token, SECRET))
+        connection = http.client.HTTPConnection("127.0.0.1", engine.control_port(), timeout=600)
+        headers = {"Authorization": f"Bearer {SECRET}"}
+
+        def ask(method: str, path: str) -> float:
+            began = time.process_time()
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            if answer.status not in {200, 204}:
+                raise SystemExit(f"{method} {path}: {answer.status} {content[:1000].decode()}")
+            headers["Cookie"] = answer.headers.get("Set-Cookie", headers.get("Cookie", ""))
+            return time.process_time() - began
+
+        ask("POST", "/login")
+        pages = ("", "fleet", "timeline", "maintenances", f"maintenances/{maintenance_id}")
+        paths = [f"/api/v1/maintenances/{maintenance_id}/explain", f"/events/{event_id}"]
+        taken = {path: ask("GET", path) for path in (*paths, *(f"/{page}" for page in pages))}
+        slowest = max(taken, key=taken.__getitem__)
+        print(
+            f"{SHOWN_HOSTS * SHOWN_HOST} VMs on {SHOWN_HOSTS} hosts, of the CPU: explain "
+            f"{taken[paths[0]]:.2f} s; slowest of {len(taken)} answers {taken[slowest]:.2f} s, "
+            f"{slowest} (target {SHOWN_TARGET:.0f} s)",
+            flush=True,
+        )
+        connection.close()
+    finally:
+        engine.close()
+
+
+def _announce(hosts: int, machines: int) -> tuple[Engine, MaintenanceId, EventId]:
+    """Start a server in which a Maintenance has announced all *hosts*, each with so many VMs."""
+    vms = [
+        {"name": f"vm-{host}-{number}", "host": f"host-{host}"}
+        for host in range(hosts)
+        for number in range(machines)
+    ]
+    fleet = read_fleet({"virtual_machine": vms})
+    engine = start_engine({"executor": "simulated"}, fleet, START)
+    order = MaintenanceOrder(
+        event_type=EventType.REBOOT,
+        hosts=tuple(f"host-{host}" for host in range(hosts)),
+        course=Course(at_once=hosts),
+    )
+    begun = engine.write(lambda tx, context: start_maintenance(tx, context, order))
+    events = engine.read(lambda reading: reading.events_in_flight())
+    if len(events) != hosts * machines:
+        raise SystemExit(f"{len(events)} of {hosts * machines} virtual machines were announced")
+    return engine, begun.maintenance_id, events[0].event_id
 
 
 def _describe_sets(sets: int) -> dict[str, object]:
