@@ -152,7 +152,9 @@ WALKED: Final = {
     "places": {"succeeded": 1},
     "standings": {},
     "remaining": [],
+    "left_out": [],
     "events": [],
+    "operations": [],
     "failures": [],
 }
 WALKING: Final = {
