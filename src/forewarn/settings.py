@@ -156,6 +156,7 @@ class Settings(BaseSettings):
     trusted_proxies: _Several[_Network] = _setting("trusted_proxies")
     notifications: Path | None = _setting("notifications")
     overdue_after: _Length = _setting("overdue_after")
+    owner_grace: _Length = _setting("owner_grace")
     gates: Path | None = _setting("gates")
     migrate: bool = _setting("migrate")
     journal: bool = _setting("journal")

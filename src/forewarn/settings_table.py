@@ -119,7 +119,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "default_vm": Setting("VM assumed for local requests that name none.", metavar="NAME"),
     "trust_path": _switch("Identify VMs by the path prefix /vm/NAME."),
     "state_dir": _path(
-        "Directory for admin token and executor records (default: the database's).",
+        "Directory for admin token and records of tasks (default: the database's).",
         "DIR",
     ),
     "preview_wire": _choice("Variant of api-version 2017-03-01 to serve.", PreviewWire.DOCUMENTED),
@@ -138,6 +138,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "notifications": _path("File with notification targets."),
     "overdue_after": Setting(
         "How far past its announced duration an event becomes overdue.", "1h", "DURATION"
+    ),
+    "owner_grace": Setting(
+        "How long a replica may be away before its tasks are unknown.", "5m", "DURATION"
     ),
     "gates": _path("File with gates to ask between steps."),
     "migrate": _switch("Upgrade the database schema at start.", default=True),

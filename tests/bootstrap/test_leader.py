@@ -11,14 +11,17 @@ from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap import leader
 from forewarn.bootstrap.replica import Outside, Replica, assemble
+from forewarn.bootstrap.runners import ReloadableRunners
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.supervision import Supervisor
-from forewarn.bootstrap.workforce import choose_workforce
+from forewarn.bootstrap.task_records import TaskRecords
 from forewarn.clocks import SystemClock
 from forewarn.domain.access import ADMIN
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import MaintenanceId
+from forewarn.domain.task import TaskState
+from forewarn.executors.watcher import TaskWatcher
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.ports.leadership import NotLeadingError
@@ -105,17 +108,24 @@ def replica(
 ) -> Iterator[Replica]:
     monkeypatch.setattr(leader, "_RENEW_SECONDS", 0.02)
     beginning = begin(store, settings, read_fleet_file(FLEET), SystemClock().now())
-    with choose_workforce(settings, OUTBOUND)(store, beginning.clock) as workforce:
-        outside, supervisor = (
-            Outside(workforce=workforce, outbound=OUTBOUND),
-            Supervisor(first_pause=0.1),
-        )
+    wall = SystemClock()
+    records = TaskRecords(settings.state_directory, store, "db-1:a")
+    owner = records.begin(wall.now())
+    made_runners = ReloadableRunners(settings, store, beginning.clock, records.log, OUTBOUND)
+    with closing(made_runners) as runners:
+        watcher = TaskWatcher(store, runners=runners, owner=owner, records=records.log, wall=wall)
+        outside = Outside(outbound=OUTBOUND, runners=runners, watcher=watcher)
+        supervisor = Supervisor(first_pause=0.1)
         made = assemble(settings, store, beginning, outside, supervisor, leadership)
-        thread = supervisor.start("leadership", made.candidate)
+        threads = [
+            supervisor.start("leadership", made.candidate),
+            supervisor.start("tasks", watcher.rounds),
+        ]
         yield made
-        thread.stop()
-        thread.join()
-        assert supervisor.failures == {"leadership": 0, "scheduler": 0, "upkeep": 0}
+        for thread in threads:
+            thread.stop()
+            thread.join()
+        assert supervisor.failures == {"leadership": 0, "scheduler": 0, "upkeep": 0, "tasks": 0}
 
 
 def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
@@ -138,6 +148,24 @@ def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
     assert outcome(replica, maintenance_id) is MaintenanceOutcome.SUCCEEDED
     assert begun.read_text().split() == NAMES, "each has begun once, and none was left out"
     assert epochs == sorted(set(epochs)), "no epoch comes twice"
+
+
+def test_end_is_written_down_while_nobody_leads(
+    tmp_path: Path, replica: Replica, leadership: ContestedLeadership
+) -> None:
+    name = NAMES[0]
+    start(replica)
+    until(partial(has_begun, tmp_path / "begun", name))
+    leadership.take_away()
+    until(lambda: replica.candidate.epoch == 0)
+
+    (tmp_path / f"go-{name}").touch()
+
+    def states() -> list[TaskState]:
+        return replica.store.read(lambda reading: [task.state for task in reading.tasks()])
+
+    until(lambda: states() == [TaskState.ENDED])
+    assert replica.candidate.epoch == 0
 
 
 def test_lease_that_is_refused_when_it_is_renewed_is_lost_and_gained_again(

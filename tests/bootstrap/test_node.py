@@ -8,9 +8,10 @@ from shutil import copytree
 
 import pytest
 
-from forewarn.bootstrap.database import open_database
-from forewarn.bootstrap.node import NODE_FILE, find_node, machine_of
+from forewarn.bootstrap.database import open_database, own
+from forewarn.bootstrap.node import NODE_FILE, find_node, held, machine_of
 from forewarn.bootstrap.presence import introduce
+from forewarn.bootstrap.server import serve
 from forewarn.bootstrap.start import StartError
 from forewarn.settings import make_settings
 
@@ -73,16 +74,58 @@ def test_replica_has_the_node_of_its_state_directory(postgres_url: str, tmp_path
         open_database(settings, introduce(settings, "http://127.0.0.1")) as one,
         open_database(settings, introduce(settings, "http://127.0.0.1")) as other,
     ):
-        assert one.store.node == other.store.node == find_node(tmp_path)
+        assert one.node == other.node == find_node(tmp_path)
         ids = {each.identity.replica_id for each in one.replicas.call_roll().replicas}
         assert ids == {one.replicas.itself.replica_id, other.replicas.itself.replica_id}
-        assert all(each.startswith(f"{one.store.node}/") for each in ids)
+        assert all(each.startswith(f"{one.node}/") for each in ids)
 
 
-def test_server_with_a_database_of_its_own_is_no_node(tmp_path: Path) -> None:
+def test_server_with_a_database_of_its_own_is_a_node_too(tmp_path: Path) -> None:
     settings = make_settings({"database": str(tmp_path / "forewarn.db")})
 
     with open_database(settings, introduce(settings, "http://127.0.0.1")) as database:
-        assert database.store.node == ""
+        assert own(database, settings).node == (tmp_path / NODE_FILE).read_text().strip()
 
-    assert not (tmp_path / NODE_FILE).exists()
+    copytree(tmp_path, tmp_path.parent / "copy")
+    copy = make_settings({"database": str(tmp_path.parent / "copy" / "forewarn.db")})
+    with open_database(copy, introduce(copy, "http://127.0.0.1")) as database:
+        node = own(database, copy).node
+        assert find_node(tmp_path, is_shared=False) == node, "it has moved with its file"
+
+
+def test_state_directory_is_held_by_one_server_at_a_time(tmp_path: Path) -> None:
+    directory = tmp_path / "state"
+
+    with held(directory):
+        with pytest.raises(StartError) as refusal, held(directory):
+            pass
+        with held(tmp_path / "other"):
+            pass
+    with held(directory):
+        pass
+
+    assert str(refusal.value) == (
+        f"Another server uses the state directory {directory}; stop it, or use another directory "
+        "with --state-dir."
+    )
+
+
+def test_state_directory_that_cannot_be_held_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+
+    with (
+        pytest.raises(StartError, match=f"^The state directory {tmp_path}/state cannot be used: "),
+        held(tmp_path / "state"),
+    ):
+        pass
+
+
+def test_second_server_on_a_state_directory_refuses_to_start(tmp_path: Path) -> None:
+    settings = make_settings(
+        {"state_dir": tmp_path, "metadata": "127.0.0.1:0", "control": "127.0.0.1:0"}
+    )
+
+    with held(tmp_path), pytest.raises(StartError, match="Another server uses the state directory"):
+        serve(settings)
+
+    assert [each.name for each in tmp_path.iterdir()] == [], "nothing was written"

@@ -1,39 +1,46 @@
-"""What one leader reserved and another finds: replicas on one database, with files of their own."""
+"""What one server reserved or began and another finds: servers on one database, without networks.
 
-import threading
-import time
+Each has files of its own and looks after its own tasks; one leads at a time.
+"""
+
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import rmtree
 from typing import TypeAlias
 
 import pytest
-from tests.executors.conftest import SECONDS, ask_until, is_over, wait_until
 from tests.executors.target import OrderTarget
+from tests.waiting import wait_until
 from tests.web_site import OUTBOUND
 
+from forewarn.bootstrap.runners import ReloadableRunners
 from forewarn.bootstrap.start import make_rules, new_id
-from forewarn.bootstrap.workforce import Workforce, choose_workforce
+from forewarn.bootstrap.task_records import FOLDER, TaskRecords
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.host_work import HostTask, HostTaskKind
-from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import Knowledge
-from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.host_operation import HostOperation, HostPhase
+from forewarn.domain.impact import Impact, OwnerAway
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
+from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
+from forewarn.domain.task import OWNER_GRACE, Task, TaskKey, TaskState
+from forewarn.executors.orders import Order, Permit, Runner
+from forewarn.executors.task_log import TaskLog
+from forewarn.executors.watcher import TaskWatcher
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, complete_event, create_events, find_event
-from forewarn.operations.explain import explain_event
+from forewarn.operations.explain import explain_event, explain_maintenance
 from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.maintenances import start_maintenance
+from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.restoring import RESTORED_AT
-from forewarn.ports.executor import Executor
-from forewarn.ports.store import LeaseLostError
-from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+from forewarn.operations.snapshots import look
+from forewarn.ports.store import LeaseLostError, Transaction
+from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.settings import make_settings
 from forewarn.storage.lease import DatabaseLeadership
@@ -42,76 +49,130 @@ from forewarn.storage.postgres_session import PostgresAddress
 
 FLEET = '[[virtual_machine]]\nname = "web-0"\nhost = "kvm-0"\n'
 WEB_0 = VmName("web-0")
-UNKNOWN = (
-    "The state of the impact on web-0 is unknown: replica db-1 may have begun the impact; make "
-    "db-1 the leader again, or check the virtual machine, then complete the event. An impact is "
-    "never begun twice, so the server waits."
-)
 OPERATION = HostOperation(
     operation_id=OperationId("9F6D1B52-6E70-4E36-8C5A-6B4C8C4E7D10"),
     maintenance_id=MaintenanceId("kernel"),
     event_type=EventType.REBOOT,
     host=HostName("kvm-0"),
     created_at=SystemClock().now(),
+    phase=HostPhase.WORK,
 )
-WORK = HostTask(
-    operation_id=OPERATION.operation_id,
-    maintenance_id=OPERATION.maintenance_id,
-    event_type=OPERATION.event_type,
-    host=OPERATION.host,
-    kind=HostTaskKind.WORK,
-)
-StopLeading: TypeAlias = "Callable[[Node], Callable[[], None]]"
-NOT_BEGUN = Impact(status=ImpactStatus.NOT_BEGUN)
-SOON = 0.05
+LEASE_SECONDS = 0.05
+QUICK = 100_000
+"""So many times faster does maintenance time pass for notices and simulated impacts."""
+AWAY, TOO_LONG = timedelta(minutes=1), OWNER_GRACE + timedelta(minutes=1)
+
+
+Restore: TypeAlias = "Callable[[Node], ScheduledEvent]"
+
+
+class StoppedError(Exception):
+    """The server ends here."""
 
 
 @dataclass
-class StoppedExecutor:
-    """An executor of a leader that stops just before it begins something, until it is woken."""
+class StoppingRunners:
+    """Runners of a server that stops at the permit of the first task, just before or after it."""
 
-    executor: Executor
-    stopped: threading.Event = field(default_factory=threading.Event)
-    woken: threading.Event = field(default_factory=threading.Event)
+    runners: ReloadableRunners
+    after_commit: bool
+    late: list[Callable[[], Impact | None]] = field(default_factory=list)
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        self.stopped.set()
-        assert self.woken.wait(SECONDS), "nobody woke it"
-        return self.executor.begin(event, vm, epoch=epoch)
+    def runner(self, name: str) -> Runner | None:
+        made = self.runners.runner(name)
+        return None if made is None else StoppingRunner(made, self)
 
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        return self.executor.inquire(event_id, vm)
+
+@dataclass
+class StoppingRunner:
+    """What begins is kept in *stopping*, to be gone on with when another server leads."""
+
+    made: Runner
+    stopping: StoppingRunners
+
+    @property
+    def repeats(self) -> bool:
+        return self.made.repeats
+
+    def begin(self, order: Order, permit: Permit) -> Impact | None:
+        if self.stopping.after_commit:
+            self.made.begin(order, StoppingPermit(permit))
+            self.made.close()
+        else:
+            self.stopping.late.append(lambda: self.made.begin(order, permit))
+        return None
+
+    def inquire(self, order: Order) -> Impact:
+        return self.made.inquire(order)
+
+    def close(self) -> None:
+        self.made.close()
+
+
+@dataclass
+class StoppingPermit:
+    """A permit after which the server ends."""
+
+    permit: Permit
+
+    def obtain(self) -> bool:
+        assert self.permit.obtain()
+        raise StoppedError
+
+    def is_valid(self) -> bool:
+        return self.permit.is_valid()
 
 
 class Node:
-    """A replica without its network, which leads when it is told to and is never heard of again."""
+    """A server without its network. It leads, and looks after its tasks, when it is told to."""
 
     def __init__(self, url: str, node: str, settings: dict[str, object], stack: ExitStack) -> None:
-        made = make_settings(settings)
+        made = make_settings({**settings, "speed": QUICK})
         self.store = stack.enter_context(closing(PostgresStore(PostgresAddress(url), node=node)))
-        self.leadership = DatabaseLeadership(self.store.address, node, seconds=SOON)
+        self.leadership = DatabaseLeadership(self.store.address, node, seconds=LEASE_SECONDS)
         stack.callback(self.leadership.close)
-        make = choose_workforce(made, OUTBOUND)
-        self.workforce: Workforce = stack.enter_context(make(self.store, SystemClock()))
-        self._rules = make_rules(made)
+        wall = SystemClock()
+        records = TaskRecords(made.state_directory, self.store, node)
+        self.log: TaskLog = records.log
+        self.owner = records.begin(wall.now())
+        self.runners = ReloadableRunners(made, self.store, wall, records.log, OUTBOUND)
+        stack.enter_context(closing(self.runners))
+        self.watcher = TaskWatcher(
+            self.store, runners=self.runners, owner=self.owner, records=records.log, wall=wall
+        )
+        self._rules = replace(make_rules(made), node=node)
 
     def context(self) -> Context:
         now = SystemClock().now()
-        return Context(who="test", now=now, at=now, new_id=new_id, rules=self._rules)
+        rules = replace(self._rules, host_works=tuple(self.runners.rules))
+        return Context(who="test", now=now, at=now, new_id=new_id, rules=rules)
 
-    def campaign(self) -> int:
-        deadline = time.monotonic() + SECONDS
-        while (epoch := self.leadership.campaign()) is None:
-            assert time.monotonic() < deadline, "the lease of the other does not end"
-        return epoch
+    def lead(self) -> Scheduler:
+        """Take the lease, and do once what a leader does."""
+        epochs: list[int] = []
 
-    def lead(self, executor: Executor | None = None) -> Scheduler:
-        return Scheduler(
-            store=self.store,
-            executor=executor or self.workforce.executor,
-            context=self.context,
-            epoch=self.campaign(),
+        def campaign() -> bool:
+            epochs.extend(filter(None, [self.leadership.campaign()]))
+            return bool(epochs)
+
+        wait_until(campaign, "the lease of the other ends")
+        scheduler = Scheduler(
+            store=self.store, assigner=self.runners, context=self.context, epoch=epochs[0]
         )
+        scheduler.settle()
+        return scheduler
+
+    def attend(self) -> None:
+        self.watcher.attend()
+
+    def stop_at_a_permit(self, *, after_commit: bool) -> StoppingRunners:
+        """Look after the tasks until the first of them is about to begin, or was just begun."""
+        stopping = StoppingRunners(self.runners, after_commit=after_commit)
+        watcher = self.watcher
+        watcher.runners = stopping
+        watcher.attend()
+        watcher.runners = self.runners
+        return stopping
 
     def create(self) -> ScheduledEvent:
         order = EventOrder(event_type=EventType.REBOOT, resources=("web-0",), started=True)
@@ -120,11 +181,32 @@ class Node:
     def find(self, event: ScheduledEvent) -> ScheduledEvent:
         return self.store.read(lambda reading: find_event(reading, event.event_id))
 
+    def task(self, key: TaskKey) -> Task:
+        found = self.store.read(lambda reading: reading.task(key))
+        assert found is not None
+        return found
+
+    def away(self, event: ScheduledEvent) -> OwnerAway | None:
+        """Return which owner of the impact of *event* everybody is told to be away."""
+        seen = self.store.read(lambda reading: look(reading, self.context()))
+        return seen.impacts[event.event_id, WEB_0].away
+
     def explain(self, event: ScheduledEvent) -> list[str]:
         found = self.store.read(
             lambda reading: explain_event(reading, self.context(), event.event_id)
         )
         return [reason.sentence for reason in found.reasons]
+
+    def state(self, maintenance_id: MaintenanceId) -> MaintenanceState:
+        found = self.store.read(
+            lambda reading: explain_maintenance(reading, self.context(), maintenance_id)
+        )
+        return found.state
+
+    def silence(self, since: timedelta) -> None:
+        """Have this node not be heard of *since* then."""
+        owner = replace(self.owner, heard_at=SystemClock().now() - since)
+        self.store.write(lambda tx: tx.put_owner(owner))
 
 
 class Lab:
@@ -136,29 +218,40 @@ class Lab:
         stack.enter_context(self.target.listening())
         self._url = url
         self._stack = stack
+        stack.callback(self.let_go)
         script = folder / "script"
-        script.write_text(f'#!/bin/sh\necho "$EVENT_VM$OPERATION_TASK" >> {folder}/deeds\n')
+        script.write_text(
+            f'#!/bin/sh\necho "$EVENT_VM$OPERATION_TASK" >> {folder}/deeds\n'
+            f"while [ -e {folder}/hold ]; do sleep 0.02; done\n"
+        )
         script.chmod(0o755)
         (folder / "command.toml").write_text(
             f'[[command]]\nrun = ["{script}"]\n[[host_work]]\nrun = ["{script}"]\n'
         )
-        # One of either kind, so that both contractors are there for the work on hosts.
         (folder / "webhook.toml").write_text(
-            f'[[webhook]]\nurl = "{self.target.url}"\n'
-            f'[[host_work]]\nhosts = ["other"]\nrun = ["{script}"]\n'
-            f'[[host_work]]\nurl = "{self.target.url}"\n'
+            f'[[webhook]]\nurl = "{self.target.url}"\n[[host_work]]\nurl = "{self.target.url}"\n'
         )
 
-    def node(self, machine: str, kind: str = "command", *, number: int = 0) -> Node:
-        """Return the node with that state directory of the machine; *number* says which."""
-        state_dir = self.folder / f"{machine}-{number}"
-        state_dir.mkdir(exist_ok=True)
-        settings: dict[str, object] = {"state_dir": state_dir}
+    def node(self, machine: str, kind: str = "command") -> Node:
+        """Start the server of that machine, once more if it was started before."""
+        settings: dict[str, object] = {"state_dir": self.state_dir(machine)}
         if kind == "simulated":
             settings["executor"] = kind
-        else:
+        elif kind != "manual":
             settings["executor_file"] = self.folder / f"{kind}.toml"
-        return Node(self._url, f"{machine}:{number:032x}", settings, self._stack)
+        return Node(self._url, f"{machine}:{0:032x}", settings, self._stack)
+
+    def state_dir(self, machine: str) -> Path:
+        directory = self.folder / machine
+        directory.mkdir(exist_ok=True)
+        return directory
+
+    def hold(self) -> None:
+        """Have every script take until it is let go."""
+        (self.folder / "hold").touch()
+
+    def let_go(self) -> None:
+        (self.folder / "hold").unlink(missing_ok=True)
 
     def deeds(self) -> list[str]:
         try:
@@ -166,281 +259,582 @@ class Lab:
         except FileNotFoundError:
             return []
 
+    def await_deed(self, *watching: Node) -> None:
+        """Wait until a script runs."""
+
+        def is_done() -> bool:
+            for node in watching:
+                node.attend()
+            return bool(self.deeds())
+
+        wait_until(is_done, "a script to run")
+
+    def await_post(self, watching: Node) -> None:
+        """Wait until an order was taken by the target."""
+
+        def is_done() -> bool:
+            watching.attend()
+            return bool(self.target.deeds)
+
+        wait_until(is_done, "an order to be posted")
+
 
 @pytest.fixture
 def lab(postgres_url: str, tmp_path: Path) -> Iterator[Lab]:
     with ExitStack() as stack:
         made = Lab(postgres_url, tmp_path, stack)
-        first = made.node("first")
-        fleet = read_fleet_file(FLEET)
-        first.store.write(lambda tx: apply_fleet(tx, first.context(), fleet))
+        with closing(PostgresStore(PostgresAddress(postgres_url))) as store:
+            now = SystemClock().now()
+            context = Context(who="test", now=now, at=now, new_id=new_id)
+            fleet = read_fleet_file(FLEET)
+            store.write(lambda tx: apply_fleet(tx, context, fleet))
         yield made
 
 
-@pytest.fixture
-def stop_leading() -> Iterator[StopLeading]:
-    """Have a node lead until it is about to begin something; return what lets it go on."""
-    with ThreadPoolExecutor() as pool, ExitStack() as stack:
+def settle_until_over(
+    scheduler: Scheduler, event: ScheduledEvent, *nodes: Node, node: Node
+) -> ScheduledEvent:
+    """Have *nodes* look after their tasks, and the leader do its part, until *event* is over."""
 
-        def stop(node: Node) -> Callable[[], None]:
-            executor = StoppedExecutor(node.workforce.executor)
-            stack.callback(executor.woken.set)
-            end = pool.submit(node.lead(executor).settle)
-            assert executor.stopped.wait(SECONDS), "nothing was about to begin"
-
-            def wake() -> None:
-                executor.woken.set()
-                end.result(SECONDS)
-
-            return wake
-
-        yield stop
-
-
-def settle_until_over(scheduler: Scheduler, node: Node, event: ScheduledEvent) -> ScheduledEvent:
     def is_completed() -> bool:
+        for each in nodes:
+            each.attend()
         scheduler.settle()
         return node.find(event).event_status is EventStatus.COMPLETED
 
-    wait_until(is_completed, "the event does not complete")
+    wait_until(is_completed, "the event to complete")
     return node.find(event)
 
 
-def test_what_another_node_was_about_to_begin_is_unknown_and_explained_alike(
-    lab: Lab, stop_leading: StopLeading
-) -> None:
-    one, two, three = lab.node("db-1"), lab.node("db-2"), lab.node("db-3")
+def attend_until(node: Node, key: TaskKey, *states: TaskState) -> None:
+    def is_so() -> bool:
+        node.attend()
+        return node.task(key).state in states
+
+    wait_until(is_so, f"{key} to be one of {states}")
+
+
+def key_of(event: ScheduledEvent) -> TaskKey:
+    return event.event_id, WEB_0
+
+
+# What was only reserved.
+
+
+def test_what_was_only_reserved_is_begun_once_by_the_next_leader(lab: Lab) -> None:
+    one, two = lab.node("db-1"), lab.node("db-2")
     event = one.create()
-    wake = stop_leading(one)
+    former = one.lead()
+    stopped = one.stop_at_a_permit(after_commit=False)
+    reserved = one.task(key_of(event))
 
     scheduler = two.lead()
-    scheduler.settle()
 
-    said = two.workforce.executor.begin(event, WEB_0, epoch=scheduler.epoch)
-    assert (said.status, said.ask_again_at) == (ImpactStatus.UNKNOWN, None)
-    assert [node.explain(event) for node in (one, two, three)] == [[UNKNOWN]] * 3
+    taken = two.task(key_of(event))
+    assert (reserved.node, reserved.state) == (one.owner.node, TaskState.RESERVED)
+    assert (taken.node, taken.state) == (two.owner.node, TaskState.RESERVED)
+    assert (taken.assignment, taken.epoch) == (reserved.assignment + 1, scheduler.epoch)
+    (begin_late,) = stopped.late
+    begin_late()
+    one.runners.close()
+    assert lab.deeds() == [], "a permit for what another owns by now is refused"
+    ended = settle_until_over(scheduler, event, one, two, node=two)
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert lab.deeds() == ["web-0"]
+    one.create()
     with pytest.raises(LeaseLostError):
-        wake()
-    third = three.lead()
-    third.settle()
-    assert three.explain(event) == [UNKNOWN], "whoever said so last does not know either"
+        former.settle()
+
+
+def test_permit_that_comes_first_wins_over_the_next_leader(lab: Lab) -> None:
+    one, two = lab.node("db-1"), lab.node("db-2")
+    event = one.create()
+    one.lead()
+    one.attend()
+    one.runners.close()
+
+    scheduler = two.lead()
+
+    assert two.task(key_of(event)).node == one.owner.node
+    settle_until_over(scheduler, event, two, one, node=two)
+    assert lab.deeds() == ["web-0"]
+
+
+def test_nothing_that_was_reserved_before_a_pause_is_begun_in_it(lab: Lab) -> None:
+    one, two = lab.node("db-1"), lab.node("db-2")
+    event = one.create()
+    one.lead()
+    stopped = one.stop_at_a_permit(after_commit=False)
+    one.store.write(lambda tx: pause_server(tx, one.context(), "storm"))
+
+    (begin_late,) = stopped.late
+    begin_late()
+    one.runners.close()
+    scheduler = two.lead()
+    two.attend()
+    two.runners.close()
+
     assert lab.deeds() == []
-
-
-def test_node_that_leads_again_knows_and_begins_what_was_not_begun(
-    lab: Lab, stop_leading: StopLeading
-) -> None:
-    one, two = lab.node("db-1"), lab.node("db-2")
-    event = one.create()
-    wake = stop_leading(one)
-    two.lead().settle()
-    with pytest.raises(LeaseLostError):
-        wake()
-
-    ended = settle_until_over(one.lead(), one, event)
-
-    assert ended.outcome is Outcome.SUCCEEDED
-    assert lab.deeds() == ["web-0"]
-
-
-def test_script_of_another_node_runs_once_and_its_end_is_known_there(lab: Lab) -> None:
-    one, two = lab.node("db-1"), lab.node("db-2")
-    event = one.create()
-    one.lead().settle()  # it is gone before it has heard anything
-    wait_until(lambda: bool(lab.deeds()), "the script does not run")
-
-    two.lead().settle()
-    explained = two.explain(event)
-    two.lead().settle()
-    assert two.find(event).event_status is EventStatus.STARTED
-    ended = settle_until_over(one.lead(), one, event)
-
-    assert explained == [UNKNOWN]
-    assert ended.outcome is Outcome.SUCCEEDED
-    assert lab.deeds() == ["web-0"]
-
-
-def test_operator_completes_what_nobody_can_tell(lab: Lab, stop_leading: StopLeading) -> None:
-    one, two = lab.node("db-1"), lab.node("db-2")
-    event = one.create()
-    wake = stop_leading(one)
-    scheduler = two.lead()
+    two.store.write(lambda tx: resume_server(tx, two.context()))
     scheduler.settle()
+    settle_until_over(scheduler, event, two, node=two)
+    assert lab.deeds() == ["web-0"]
+
+
+def test_what_an_operator_completed_is_not_begun_afterwards(lab: Lab) -> None:
+    one, two = lab.node("db-1"), lab.node("db-2")
+    event = one.create()
+    one.lead()
+    stopped = one.stop_at_a_permit(after_commit=False)
 
     two.store.write(
         lambda tx: complete_event(tx, two.context(), event.event_id, Outcome.SUCCEEDED, "")
     )
-    scheduler.settle()
-    with pytest.raises(LeaseLostError):
-        wake()
+    (begin_late,) = stopped.late
+    begin_late()
+    one.runners.close()
+    two.lead()
+    one.attend()
+    two.attend()
 
-    about = (event.event_id, WEB_0)
-    assert two.store.read(lambda reading: reading.reserved_on(about)) is None
-    assert lab.deeds() == [], "what was completed is not begun afterwards"
-
-
-def test_processes_with_one_state_directory_are_one_node(
-    lab: Lab, stop_leading: StopLeading
-) -> None:
-    one, two = lab.node("db-1"), lab.node("db-1")
-    event = one.create()
-    wake = stop_leading(one)
-
-    ended = settle_until_over(two.lead(), two, event)
-    with pytest.raises(LeaseLostError):
-        wake()
-
-    assert ended.outcome is Outcome.SUCCEEDED
-    assert lab.deeds() == ["web-0"]
+    assert two.find(event).event_status is EventStatus.COMPLETED
+    assert two.store.read(lambda reading: reading.tasks()) == ()
+    assert lab.deeds() == []
 
 
-def test_webhook_is_told_again_by_another_node_and_does_it_once(lab: Lab) -> None:
-    one, two = lab.node("db-1", "webhook"), lab.node("db-2", "webhook")
-    event = one.create()
-    one.lead().settle()
-    wait_until(lambda: bool(lab.target.deeds), "nothing was posted")
-    lab.target.end("web-0", "done")
-
-    ended = settle_until_over(two.lead(), two, event)
-
-    posts = [asked.headers for asked in lab.target.asked if asked.method == "POST"]
-    keys = {
-        (headers["forewarn-event-id"], headers["forewarn-virtual-machine"]) for headers in posts
-    }
-    assert ended.outcome is Outcome.SUCCEEDED
-    assert len(posts) == 2
-    assert keys == {(event.event_id, "web-0")} == set(lab.target.deeds)
-
-
-def test_simulated_impact_is_begun_by_whoever_leads(lab: Lab, stop_leading: StopLeading) -> None:
-    one, two = lab.node("db-1", "simulated"), lab.node("db-2", "simulated")
-    event = one.create()
-    wake = stop_leading(one)
-
-    two.lead().settle()
-
-    with pytest.raises(LeaseLostError):
-        wake()
-    about = (event.event_id, WEB_0)
-    impact = two.store.read(lambda reading: reading.simulated_impact(*about))
-    assert impact is not None
-    assert two.workforce.executor.inquire(*about).status is ImpactStatus.RUNNING
-
-
-def reserve_work(node: Node) -> None:
-    """Have *node* record that it is about to work on the host, and end there."""
+def reserve_work(node: Node) -> TaskKey:
+    """Have *node* reserve the work on the host."""
     kernel = Maintenance(
         maintenance_id=OPERATION.maintenance_id,
         event_type=OPERATION.event_type,
         started_at=OPERATION.created_at,
     )
-    epoch = node.campaign()
-    node.store.write(lambda tx: tx.put_maintenance(kernel))
-    node.store.write(lambda tx: tx.put_operation(OPERATION))
-    node.store.write(lambda tx: tx.reserve(Knowledge(tasks={WORK: NOT_BEGUN}), epoch=epoch))
+
+    def work(tx: Transaction) -> None:
+        tx.put_maintenance(kernel)
+        tx.put_operation(OPERATION)
+
+    node.store.write(work)
+    node.lead()
+    (task,) = node.store.read(lambda reading: reading.tasks())
+    assert (task.node, task.state) == (node.owner.node, TaskState.RESERVED)
+    return task.key
 
 
-def test_work_on_a_host_that_another_node_reserved_is_unknown(lab: Lab) -> None:
+def test_work_on_a_host_that_was_only_reserved_is_begun_by_the_next_leader(lab: Lab) -> None:
     one, two = lab.node("db-1"), lab.node("db-2")
-    reserve_work(one)
-    worker = two.workforce.host_worker
-    assert worker is not None
+    key = reserve_work(one)
 
-    said = worker.inquire(WORK)
+    two.lead()
+    attend_until(two, key, TaskState.ENDED)
+    one.attend()
 
-    assert said.status is ImpactStatus.UNKNOWN
-    assert said.reason == (
-        "replica db-1 may have begun the impact; make db-1 the leader again, or check the host, "
-        "then skip it"
+    assert lab.deeds() == ["work"]
+
+
+# What a server has begun that does not lead any more.
+
+
+def test_script_runs_once_and_its_server_says_how_it_ended_while_another_leads(lab: Lab) -> None:
+    lab.hold()
+    one, two = lab.node("db-1"), lab.node("db-2")
+    event = one.create()
+    one.lead()
+    lab.await_deed(one)
+
+    scheduler = two.lead()
+    two.attend()
+    scheduler.settle()
+    while_it_runs = two.task(key_of(event))
+    lab.let_go()
+    attend_until(one, key_of(event), TaskState.ENDED)
+    scheduler.settle()
+
+    assert (while_it_runs.node, while_it_runs.state) == (one.owner.node, TaskState.BEGUN)
+    assert two.find(event).outcome is Outcome.SUCCEEDED
+    assert lab.deeds() == ["web-0"]
+
+
+def test_silent_owner_is_shown_as_away_then_its_task_is_unknown_and_its_word_still_counts(
+    lab: Lab,
+) -> None:
+    lab.hold()
+    one, two = lab.node("db-1"), lab.node("db-2")
+    order = MaintenanceOrder(event_type=EventType.REBOOT, scopes=("web-0",))
+    kernel = one.store.write(lambda tx: start_maintenance(tx, one.context(), order))
+    leader = one.lead()
+    event = start_announced(leader, one)
+    lab.await_deed(one)
+    scheduler = two.lead()
+    one.silence(-AWAY)
+    present = two.away(event)
+
+    one.silence(AWAY)
+    scheduler.settle()
+    away, running = two.away(event), two.state(kernel.maintenance_id)
+    one.silence(TOO_LONG)
+    scheduler.settle()
+    lost, stuck = two.task(key_of(event)), two.state(kernel.maintenance_id)
+    (explained, *_) = two.explain(event)
+    two.attend()
+    lab.let_go()
+    settle_until_over(scheduler, event, one, node=two)
+
+    assert present is None
+    assert away is not None
+    assert (away.name, away.pages_at - away.since) == ("db-1", OWNER_GRACE)
+    assert running.status is MaintenanceStatus.AWAY
+    assert running.detail.startswith("db-1 (away since ")
+    assert lost.state is TaskState.UNKNOWN
+    assert lost.said.reason.startswith("replica db-1 began it, and has been away since ")
+    assert (stuck.status, stuck.detail) == (
+        MaintenanceStatus.STUCK,
+        "the state of the impact on web-0 is unknown",
     )
-    assert worker.begin(WORK, epoch=two.campaign()) == said
-    own = one.workforce.host_worker
-    assert own is not None
-    assert own.inquire(WORK) == NOT_BEGUN
-    assert lab.deeds() == []
+    assert lost.said.reason in explained
+    assert two.find(event).outcome is Outcome.SUCCEEDED
+    assert lab.deeds() == ["web-0"]
 
 
-def test_work_that_a_webhook_does_is_told_again_by_another_node(lab: Lab) -> None:
+def start_announced(scheduler: Scheduler, node: Node) -> ScheduledEvent:
+    def has_started() -> bool:
+        scheduler.settle()
+        return bool(_started(node))
+
+    wait_until(has_started, "the event to start")
+    (event,) = _started(node)
+    return event
+
+
+def _started(node: Node) -> tuple[ScheduledEvent, ...]:
+    events = node.store.read(lambda reading: reading.events_in_flight())
+    return tuple(event for event in events if event.event_status is EventStatus.STARTED)
+
+
+def test_end_that_comes_after_an_operator_has_settled_it_changes_nothing(lab: Lab) -> None:
+    lab.hold()
+    one, two = lab.node("db-1"), lab.node("db-2")
+    event = one.create()
+    one.lead()
+    lab.await_deed(one)
+    one.silence(TOO_LONG)
+    scheduler = two.lead()
+
+    two.store.write(
+        lambda tx: complete_event(tx, two.context(), event.event_id, Outcome.FAILED, "it burned")
+    )
+    scheduler.settle()
+    settled = two.task(key_of(event))
+    lab.let_go()
+    wait_until(lambda: one.log.ended(key_of(event)), "the script to end")
+    one.attend()
+    scheduler.settle()
+
+    ended = two.find(event)
+    assert (ended.outcome, ended.reason) == (Outcome.FAILED, "it burned")
+    assert settled.state is TaskState.SETTLED
+    assert two.task(key_of(event)) == settled
+
+
+def test_webhook_of_a_dead_server_is_adopted_after_the_grace_and_done_once(lab: Lab) -> None:
     one, two = lab.node("db-1", "webhook"), lab.node("db-2", "webhook")
-    reserve_work(one)
-    worker = two.workforce.host_worker
-    assert worker is not None
+    event = one.create()
+    one.lead()
+    lab.await_post(one)
+    attend_until(one, key_of(event), TaskState.BEGUN)
+
+    scheduler = two.lead()
+    one.silence(AWAY)
+    scheduler.settle()
+    two.attend()
+    waited_for = two.task(key_of(event))
+    one.silence(TOO_LONG)
+    scheduler.settle()
+    adopted = two.task(key_of(event))
+    lab.target.end("web-0", "done")
+    ended = settle_until_over(scheduler, event, two, node=two)
+
+    posts = [asked.headers for asked in lab.target.asked if asked.method == "POST"]
+    keys = {
+        (headers["forewarn-event-id"], headers["forewarn-virtual-machine"]) for headers in posts
+    }
+    epochs = [int(headers["forewarn-epoch"]) for headers in posts]
+    assert waited_for.node == one.owner.node
+    assert (adopted.node, adopted.state) == (two.owner.node, TaskState.BEGUN)
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert len(posts) == 2
+    assert epochs[-1] == scheduler.epoch > epochs[0]
+    assert keys == {(event.event_id, "web-0")} == set(lab.target.deeds)
+
+
+def test_work_that_a_webhook_does_is_adopted_too(lab: Lab) -> None:
+    one, two = lab.node("db-1", "webhook"), lab.node("db-2", "webhook")
+    key = reserve_work(one)
+    lab.await_post(one)
+    one.silence(TOO_LONG)
     lab.target.end("work", "done")
 
-    before = worker.inquire(WORK)
-    worker.begin(WORK, epoch=two.campaign())
+    two.lead()
+    attend_until(two, key, TaskState.ENDED)
 
-    assert before == NOT_BEGUN
-    assert ask_until(lambda: worker.inquire(WORK), is_over).status is ImpactStatus.DONE
+    assert lab.target.deeds == [(OPERATION.operation_id, "work")]
 
 
-@pytest.mark.parametrize(
-    ("node", "sentence"),
-    [
-        (
-            f"db-1:{1:032x}",
-            "another replica on db-1 may have begun the impact; make it the leader again, or ",
-        ),
-        ("", "a server with another state directory may have begun the impact; "),
-    ],
-)
-def test_other_state_directories_are_told_apart(lab: Lab, node: str, sentence: str) -> None:
-    one = lab.node("db-1")
+def test_simulated_impact_ends_under_the_next_leader(lab: Lab) -> None:
+    one, two = lab.node("db-1", "simulated"), lab.node("db-2", "simulated")
     event = one.create()
-    reserved = Knowledge(impacts={(event.event_id, WEB_0): NOT_BEGUN})
-    with closing(PostgresStore(one.store.address, node=node)) as store:
-        store.write(lambda tx: tx.reserve(reserved, epoch=tx.next_epoch()))
+    one.lead()
+    begun = one.task(key_of(event))
+    one.silence(TOO_LONG)
 
-    said = one.workforce.executor.inquire(event.event_id, WEB_0)
+    ended = settle_until_over(two.lead(), event, node=two)
 
-    assert said.reason == f"{sentence}check the virtual machine, then complete the event"
+    assert begun.begun_at is not None
+    assert ended.outcome is Outcome.SUCCEEDED
 
 
-def test_lost_records_of_one_node_are_no_doubt_on_another(lab: Lab) -> None:
+def test_impact_by_hand_stays_with_the_operator_under_the_next_leader(lab: Lab) -> None:
+    one, two = lab.node("db-1", "manual"), lab.node("db-2", "manual")
+    event = one.create()
+    one.lead()
+    before = one.explain(event)
+    one.silence(TOO_LONG)
+
+    scheduler = two.lead()
+    after, away = two.explain(event), two.away(event)
+    two.store.write(
+        lambda tx: complete_event(tx, two.context(), event.event_id, Outcome.SUCCEEDED, "")
+    )
+    scheduler.settle()
+
+    assert after == before
+    assert away is None
+    assert two.find(event).outcome is Outcome.SUCCEEDED
+    assert two.store.read(lambda reading: reading.tasks()) == ()
+
+
+# A server that is started again.
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_task_of_a_server_killed_between_commit_and_claim_is_given_back_and_begun_once(
+    lab: Lab, *, is_late: bool
+) -> None:
     one, two = lab.node("db-1"), lab.node("db-2")
     event = one.create()
-    rmtree(lab.folder / "db-1-0" / "impacts")
+    one.lead()
+    one.stop_at_a_permit(after_commit=True)
+    killed = one.task(key_of(event))
+    scheduler = two.lead()
+    if is_late:
+        one.silence(TOO_LONG)
+        scheduler.settle()
+    waited_for = two.task(key_of(event))
 
-    said = [
-        node.workforce.executor.inquire(event.event_id, WEB_0) for node in (lab.node("db-1"), two)
-    ]
+    again = lab.node("db-1")
+    again.attend()
+    given_back = again.task(key_of(event))
+    ended = settle_until_over(scheduler, event, again, two, node=two)
 
-    assert "the executor's records were lost" in said[0].reason
-    assert said[1] == NOT_BEGUN
+    assert killed.state is TaskState.BEGUN
+    assert waited_for.state is (TaskState.UNKNOWN if is_late else TaskState.BEGUN)
+    assert (given_back.state, given_back.begun_at) == (TaskState.RESERVED, None)
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert lab.deeds() == ["web-0"]
 
 
-@pytest.mark.parametrize("harm", ["lost", "copied"])
-def test_records_that_others_go_on_with_are_in_doubt_from_then_on(lab: Lab, harm: str) -> None:
+def test_task_of_a_server_killed_after_the_claim_is_found_by_the_next_start(lab: Lab) -> None:
+    lab.hold()
     one = lab.node("db-1")
-    state = lab.folder / "db-1-0"
-    if harm == "lost":
-        rmtree(state / "impacts")
-    else:
-        original = copytree(state, lab.folder / "original")
-        lab.node("db-1")  # a clone of the machine, with the same files
-        rmtree(state)
-        original.rename(state)
     event = one.create()
+    one.lead()
+    lab.await_deed(one)
 
-    one.lead().settle()
+    again = lab.node("db-1")
+    scheduler = again.lead()
+    again.attend()
+    found = again.task(key_of(event))
+    lab.let_go()
+    settle_until_over(scheduler, event, again, node=again)
 
-    (said,) = one.explain(event)
-    assert "the executor's records were lost, or another server uses a copy of them" in said
+    assert found.state is TaskState.BEGUN
+    assert lab.deeds() == ["web-0"]
+
+
+@pytest.mark.parametrize("is_reserved", [False, True])
+def test_open_tasks_of_a_server_that_lost_its_records_are_unknown(
+    lab: Lab, *, is_reserved: bool
+) -> None:
+    lab.hold()
+    one, two = lab.node("db-1"), lab.node("db-2")
+    event = one.create()
+    one.lead()
+    if not is_reserved:
+        lab.await_deed(one)
+    deeds = lab.deeds()
+
+    rmtree(lab.state_dir("db-1") / FOLDER)
+    again = lab.node("db-1")
+    scheduler = two.lead()
+    for node in (again, two):
+        node.attend()
+        node.runners.close()
+    scheduler.settle()
+
+    lost = two.task(key_of(event))
+    (explained, *_) = two.explain(event)
+    assert (lost.node, lost.state) == (one.owner.node, TaskState.UNKNOWN)
+    assert lost.said.reason in explained
+    assert lab.deeds() == deeds
+    two.store.write(
+        lambda tx: complete_event(tx, two.context(), event.event_id, Outcome.SUCCEEDED, "")
+    )
+    scheduler.settle()
+    assert two.store.read(lambda reading: reading.tasks()) == ()
+
+
+def test_second_start_with_the_same_files_is_the_only_one_that_begins_and_reports(
+    lab: Lab,
+) -> None:
+    lab.hold()
+    one = lab.node("db-1")
+    event = one.create()
+    one.lead()
+    again = lab.node("db-1")
+
+    one.attend()
+    one.runners.close()
+    before = lab.deeds()
+    lab.await_deed(again)
+    lab.let_go()
+    wait_until(lambda: again.log.ended(key_of(event)), "the script to end")
+    one.attend()
+    reported = one.task(key_of(event))
+    again.attend()
+
+    assert again.owner.generation == one.owner.generation + 1
+    assert before == []
+    assert one.watcher.is_replaced
+    assert reported.state is TaskState.BEGUN
+    assert again.task(key_of(event)).state is TaskState.ENDED
+    assert lab.deeds() == ["web-0"]
+
+
+# A database that was restored.
+
+
+def restore(node: Node) -> ScheduledEvent:
+    """Have an impact that is reserved in a database that was restored afterwards."""
+    event = node.create()
+    node.lead()
+    reserved_at = node.task(key_of(event)).reserved_at
+    node.store.write(lambda tx: tx.put_setting(RESTORED_AT, reserved_at.isoformat()))
+    return event
+
+
+def restore_before_the_reservation(node: Node) -> ScheduledEvent:
+    """Have an event in a database that was restored before anything of it was reserved."""
+    event = node.create()
+    node.store.write(lambda tx: tx.put_setting(RESTORED_AT, event.created_at.isoformat()))
+    return event
+
+
+RESTORES = [restore, restore_before_the_reservation]
+
+
+@pytest.mark.parametrize("restoring", RESTORES)
+def test_server_that_was_always_alone_begins_what_is_in_a_restored_database(
+    lab: Lab, restoring: Restore
+) -> None:
+    one = lab.node("db-1")
+    event = restoring(one)
+
+    again = lab.node("db-1")
+    settle_until_over(again.lead(), event, again, node=again)
+
+    assert lab.deeds() == ["web-0"]
+
+
+def check_in_doubt(lab: Lab, node: Node, event: ScheduledEvent) -> None:
+    scheduler = node.lead()
+    for _ in range(2):
+        node.attend()
+    node.runners.close()
+    scheduler.settle()
+
+    assert node.task(key_of(event)).state is TaskState.UNKNOWN
+    (explained, *_) = node.explain(event)
+    assert "the database was restored, so it may have begun since the backup" in explained
     assert lab.deeds() == []
 
 
-@pytest.mark.parametrize("kind", ["command", "webhook"])
-def test_restored_database_does_not_tell_what_other_nodes_have_begun(lab: Lab, kind: str) -> None:
-    one = lab.node("db-1", kind)
+@pytest.mark.parametrize("restoring", RESTORES)
+def test_restored_database_does_not_tell_what_other_servers_have_begun(
+    lab: Lab, restoring: Restore
+) -> None:
+    one = lab.node("db-1")
+    event = restoring(one)
+
+    lab.node("db-2")
+
+    check_in_doubt(lab, one, event)
+
+
+@pytest.mark.parametrize("restoring", RESTORES)
+def test_restored_database_does_not_tell_a_new_server_what_the_old_one_has_begun(
+    lab: Lab, restoring: Restore
+) -> None:
+    event = restoring(lab.node("db-1"))
+
+    check_in_doubt(lab, lab.node("db-2"), event)
+
+
+def test_intent_of_one_server_is_no_proof_that_no_other_has_begun_it_since_the_backup(
+    lab: Lab,
+) -> None:
+    one = lab.node("db-1")
+    event = restore(one)
+    reserved = one.task(key_of(event))
+    one.stop_at_a_permit(after_commit=True)
+    again = lab.node("db-1")
+    lab.node("db-2")
+    again.store.write(lambda tx: tx.put_task(reserved))
+    assert again.log.is_intended(key_of(event))
+
+    check_in_doubt(lab, again, event)
+
+
+def test_restored_database_does_not_tell_a_server_without_its_records_what_it_has_begun(
+    lab: Lab,
+) -> None:
+    event = restore_before_the_reservation(lab.node("db-1"))
+
+    rmtree(lab.state_dir("db-1") / FOLDER)
+
+    check_in_doubt(lab, lab.node("db-1"), event)
+
+
+@pytest.mark.parametrize("restoring", RESTORES)
+def test_target_that_recognizes_a_task_is_given_what_is_in_a_restored_database(
+    lab: Lab, restoring: Restore
+) -> None:
+    one = lab.node("db-1", "webhook")
+    event = restoring(one)
+    lab.node("db-2", "webhook")
+    lab.target.end("web-0", "done")
+
+    settle_until_over(one.lead(), event, one, node=one)
+
+    assert lab.target.deeds == [(event.event_id, "web-0")]
+
+
+def test_what_is_reserved_after_the_restoration_is_begun(lab: Lab) -> None:
+    one = lab.node("db-1")
+    lab.node("db-2")
+    restored_at = SystemClock().now().isoformat()
+    one.store.write(lambda tx: tx.put_setting(RESTORED_AT, restored_at))
     event = one.create()
-    restored_at = one.find(event).created_at
-    one.store.write(lambda tx: tx.put_setting(RESTORED_AT, restored_at.isoformat()))
 
-    said = one.workforce.executor.inquire(event.event_id, WEB_0)
-    one.store.write(
-        lambda tx: complete_event(tx, one.context(), event.event_id, Outcome.SUCCEEDED, "")
-    )
-    later = one.workforce.executor.inquire(one.create().event_id, WEB_0)
+    settle_until_over(one.lead(), event, one, node=one)
 
-    assert ("the database was restored" in said.reason) is (kind == "command")
-    assert later == NOT_BEGUN
+    assert lab.deeds() == ["web-0"]

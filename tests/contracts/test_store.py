@@ -19,11 +19,8 @@ from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Happening, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.host_offer import HostOffer, OfferStatus
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
-from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import NOTHING, Knowledge, Undertaking
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome, Resolution
 from forewarn.domain.names import (
     HostName,
@@ -41,6 +38,7 @@ from forewarn.domain.profile import Profile
 from forewarn.domain.publication import FIRST_DOCUMENT, show
 from forewarn.domain.roles import Role
 from forewarn.domain.scenario import Announcement, ClearStep, FaultStep, Intervention, ScenarioRun
+from forewarn.domain.task import Owner, Task, TaskState
 from forewarn.domain.topology import (
     Closure,
     DeliveryScope,
@@ -62,7 +60,6 @@ from forewarn.ports.entries import (
     LedgerLine,
     Membership,
     Showing,
-    SimulatedImpact,
 )
 from forewarn.ports.store import (
     SERVER_PAUSE,
@@ -137,15 +134,18 @@ ENDED = _event(
     simulated_duration=timedelta(seconds=1, microseconds=5),
 )
 
-IMPACT = (ENDED.event_id, VmName("web-0"))
-TASK = HostTask(
-    operation_id=OperationId("a"),
-    maintenance_id=MaintenanceId("m"),
-    event_type=EventType.FREEZE,
+TASK = Task(
+    subject="b",
+    name="web-0",
+    vm=VmName("web-0"),
     host=HostName("kvm-1"),
-    kind=HostTaskKind.RETURN,
-    vm=VmName("東京"),
+    runner="command",
+    node="db-1:a",
+    epoch=4,
+    said=Impact(status=ImpactStatus.NOT_BEGUN),
+    reserved_at=NOW,
 )
+OWNER = Owner(node="db-1:a", name="db-1", generation=1, heard_at=NOW)
 
 
 def _document(incarnation: int, *events: ScheduledEvent) -> Document:
@@ -526,45 +526,74 @@ def test_session_is_found_by_hash_replaced_and_removed(store: Store) -> None:
     assert store.read(lambda reading: reading.session(link.session_hash)) == link
 
 
-def test_offers_of_a_host_are_kept_in_any_case_until_they_end(store: Store) -> None:
-    offer = HostOffer(
-        operation_id=_OPERATION.operation_id,
-        task="work",
-        host=HostName("KVM-1"),
-        order={"host": "KVM-1", "vm": None, "attempt": 1},
-        offered_at=NOW,
+def test_task_is_read_as_it_was_put_and_replaced(store: Store) -> None:
+    said = Impact(
+        status=ImpactStatus.UNKNOWN, reason="Größe", ask_again_at=NOW, has_no_executor=True
     )
-    kept = replace(offer, host=HostName("kvm-1"))
-    taken = replace(kept, status=OfferStatus.TAKEN, ticket="t", heard_at=NOW, reason="60 %")
-    done = replace(kept, task="verify-1", status=OfferStatus.DONE, moved_to=HostName("kvm-1"))
-    other = replace(kept, host=HostName("kvm-2"), task="return-web-0")
-    gone = replace(kept, operation_id=OperationId("over"))
-    over = replace(_OPERATION, operation_id=gone.operation_id, phase=HostPhase.OVER, ended_at=NOW)
-    _put(store, lambda tx: tx.put_operation, (_OPERATION, over))
-    _put(store, lambda tx: tx.put_offer, (offer, done, other, gone))
+    full = replace(
+        TASK,
+        state=TaskState.ENDED,
+        assignment=2,
+        said=said,
+        begun_at=NOW,
+        heard_at=NOW,
+        ended_at=NOW,
+        details={"order": {"host": "KVM-1", "vm": None, "attempt": 1}},
+    )
+    part = replace(TASK, subject="a", name="work", vm=None, host=None)
+    _put(store, lambda tx: tx.put_task, (TASK, part))
 
-    assert store.read(lambda reading: reading.open_offers(HostName("Kvm-1"))) == (kept,)
-    store.write(lambda tx: tx.put_offer(taken))
-    assert store.read(lambda reading: reading.open_offers(HostName("kvm-1"))) == (taken,)
-    assert store.read(lambda reading: reading.host_offer(done.operation_id, "verify-1")) == done
-    assert store.read(lambda reading: reading.host_offer(done.operation_id, "work-2")) is None
+    assert store.read(lambda reading: reading.task(TASK.key)) == TASK
+    store.write(lambda tx: tx.put_task(full))
+
+    assert store.read(lambda reading: reading.task(TASK.key)) == full
+    assert store.read(lambda reading: reading.tasks()) == (part, full)
+    assert store.read(lambda reading: reading.tasks_of("a")) == (part,)
+    assert store.read(lambda reading: reading.task(("a", "work-2"))) is None
 
 
-def test_offers_are_forgotten_after_their_operation(store: Store) -> None:
-    over = replace(_OPERATION, operation_id=OperationId("b"), phase=HostPhase.OVER, ended_at=NOW)
-    offers = [
-        HostOffer(operation_id=each, task="work", host=HostName("a"), order={}, offered_at=NOW)
-        for each in (_OPERATION.operation_id, over.operation_id)
-    ]
-    _put(store, lambda tx: tx.put_operation, (_OPERATION, over))
-    _put(store, lambda tx: tx.put_offer, offers)
+def test_tasks_are_found_in_the_order_in_which_they_were_reserved(store: Store) -> None:
+    later = replace(TASK, subject="a", reserved_at=NOW + timedelta(microseconds=1))
+    first = replace(TASK, subject="c", reserved_at=NOW - timedelta(days=1))
+    closed = replace(TASK, subject="closed", closed_at=NOW)
+    _put(store, lambda tx: tx.put_task, (later, first, closed, TASK))
+
+    assert store.read(lambda reading: reading.tasks()) == (first, TASK, later)
+    assert store.read(lambda reading: reading.tasks_of("closed")) == (closed,)
+
+
+@pytest.mark.parametrize("state", TaskState)
+def test_only_what_is_not_over_is_an_open_task_of_its_node(store: Store, state: TaskState) -> None:
+    task = replace(TASK, state=state)
+    _put(store, lambda tx: tx.put_task, (task, replace(task, subject="other", node="db-2")))
+
+    found = store.read(lambda reading: reading.open_tasks(TASK.node))
+
+    assert found == (() if task.is_over else (task,))
+
+
+def test_tasks_are_forgotten_after_they_were_closed(store: Store) -> None:
+    closed = replace(TASK, subject="closed", state=TaskState.ENDED, closed_at=NOW)
+    _put(store, lambda tx: tx.put_task, (TASK, closed))
 
     later = NOW + timedelta(days=1)
-    early = store.write(lambda tx: tx.prune_offers(before=NOW))
-    late = store.write(lambda tx: tx.prune_offers(before=later))
+    early = store.write(lambda tx: tx.prune_tasks(before=NOW))
+    late = store.write(lambda tx: tx.prune_tasks(before=later))
 
     assert (early, late) == (0, 1)
-    assert store.read(lambda reading: reading.open_offers(HostName("a"))) == (offers[0],)
+    assert store.read(lambda reading: reading.tasks_of("closed")) == ()
+    assert store.read(lambda reading: reading.task(TASK.key)) == TASK
+
+
+def test_owner_is_replaced_and_removed(store: Store) -> None:
+    one, two = OWNER, replace(OWNER, node="db-2:b", name="db-2")
+    again = replace(one, generation=2, heard_at=NOW + timedelta(seconds=1))
+    _put(store, lambda tx: tx.put_owner, (two, one, again))
+
+    assert store.read(lambda reading: reading.owners()) == (again, two)
+    store.write(lambda tx: tx.remove_owner(one.node))
+
+    assert store.read(lambda reading: reading.owners()) == (two,)
 
 
 def test_sessions_are_forgotten_by_their_last_use(store: Store) -> None:
@@ -620,11 +649,13 @@ def test_nothing_is_there_at_first(store: Store) -> None:
             reading.document(WEB),
             reading.documents(),
             reading.last_polled_at(WEB),
-            reading.simulated_impact(ENDED.event_id, VmName("web-0")),
+            reading.tasks(),
+            reading.owners(),
+            reading.gate_answers(),
         )
 
     empty = Topology(virtual_machines={}, scopes={}, hosts={})
-    assert store.read(look) == (empty, None, (), (), None, FIRST_DOCUMENT, {}, None, None)
+    assert store.read(look) == (empty, None, (), (), None, FIRST_DOCUMENT, {}, None, (), (), {})
 
 
 def test_everything_is_there_after_closing_and_opening(open_store: OpenStore) -> None:
@@ -1002,6 +1033,8 @@ QUIET: Mapping[str, Callable[[Transaction], object]] = {
     "poll": lambda tx: tx.put_polled_at(WEB, NOW),
     "session": lambda tx: tx.put_session(SESSION),
     "end of a session": lambda tx: tx.remove_session(SESSION.session_hash),
+    "owner": lambda tx: tx.put_owner(OWNER),
+    "task that runs": lambda tx: tx.put_task(replace(TASK, state=TaskState.BEGUN)),
 }
 
 
@@ -1035,6 +1068,10 @@ WORKS: Mapping[str, Callable[[Transaction], None]] = {
     "event": lambda tx: tx.put_event(_event()),
     "maintenance": lambda tx: tx.put_maintenance(_MAINTENANCE),
     "operation": lambda tx: tx.put_operation(_OPERATION),
+    "task that is over": lambda tx: tx.put_task(replace(TASK, state=TaskState.ENDED)),
+    "task that is lost": lambda tx: tx.put_task(
+        replace(TASK, state=TaskState.UNKNOWN, said=Impact(status=ImpactStatus.UNKNOWN))
+    ),
     "scenario": lambda tx: tx.put_scenario_run(_RUN),
     "schedule": lambda tx: tx.remove_schedule(ScheduleName("nightly")),
     "soak": lambda tx: tx.put_soak(WEB, NOW, at=NOW),
@@ -1052,6 +1089,19 @@ def test_whatever_the_scheduler_looks_at_is_work(
     store.write(work)
 
     assert [change.has_work for change in recorder.changes] == [True]
+
+
+def test_watchers_hear_of_what_is_reserved_also_if_the_leader_records_it(store: Store) -> None:
+    epoch, recorder = store.write(lambda tx: tx.next_epoch()), _Recorder()
+    store.listen(recorder)
+
+    def record(tx: Transaction) -> None:
+        tx.check_epoch(epoch)
+        tx.put_task(TASK)
+
+    store.write(record)
+
+    assert recorder.changes == [StoreChange(has_tasks=True)]
 
 
 def test_what_the_leader_records_is_no_work_unless_others_record_some(store: Store) -> None:
@@ -1155,72 +1205,24 @@ def test_write_is_committed_before_it_is_answered(store: Store) -> None:
     assert found.get(timeout=TIMEOUT) == "1"
 
 
-def test_what_the_leader_was_told_is_read_as_it_was_put(store: Store) -> None:
+def test_what_gates_answered_is_read_as_it_was_put(store: Store) -> None:
     epoch = store.write(lambda tx: tx.next_epoch())
-    impact = Impact(
-        status=ImpactStatus.UNKNOWN, reason="Größe", ask_again_at=NOW, has_no_executor=True
-    )
     question = Question(
         gate="smoke", maintenance_id=MaintenanceId("m"), scope_ids=(WEB,), steps_done=3
     )
     answer = Answer(status=GateStatus.SHUT, output="no", ask_again_at=NOW, asked_since=NOW)
-    told = Knowledge(impacts={IMPACT: impact}, tasks={TASK: impact}, answers={question: answer})
-    done = Knowledge(impacts={IMPACT: Impact(status=ImpactStatus.DONE)})
+    other, done = replace(question, gate="Größe"), Answer(status=GateStatus.OPEN)
 
-    store.write(lambda tx: tx.put_knowledge(told, epoch=epoch))
-    first = store.read(lambda reading: reading.knowledge())
-    gone = Knowledge(tasks=told.tasks, answers=told.answers)
-    store.write(lambda tx: tx.put_knowledge(done, forget=gone, epoch=epoch))
+    store.write(
+        lambda tx: tx.put_gate_answers({question: answer, other: answer}, forget=(), epoch=epoch)
+    )
+    first = store.read(lambda reading: reading.gate_answers())
+    store.write(lambda tx: tx.put_gate_answers({other: done}, forget=(question,), epoch=epoch))
 
-    assert first == told
-    assert store.read(lambda reading: reading.knowledge()) == done
+    assert first == {question: answer, other: answer}
+    assert store.read(lambda reading: reading.gate_answers()) == {other: done}
     with pytest.raises(LeaseLostError):
-        store.write(lambda tx: tx.put_knowledge(told, epoch=epoch - 1))
-
-
-@pytest.mark.parametrize("about", [IMPACT, TASK])
-def test_reservation_stays_with_its_node_whatever_is_said_later(
-    store: Store, about: Undertaking
-) -> None:
-    def know(status: ImpactStatus) -> Knowledge:
-        said = Impact(status=status)
-        return (
-            Knowledge(tasks={about: said})
-            if isinstance(about, HostTask)
-            else Knowledge(impacts={about: said})
-        )
-
-    def node() -> str | None:
-        return store.read(lambda reading: reading.reserved_on(about))
-
-    epoch = store.write(lambda tx: tx.next_epoch())
-    not_begun, unknown = know(ImpactStatus.NOT_BEGUN), know(ImpactStatus.UNKNOWN)
-    before = node()
-
-    store.write(lambda tx: tx.put_knowledge(unknown, epoch=epoch))
-    only_said = node()
-    store.write(lambda tx: tx.reserve(not_begun, epoch=epoch))
-    reserved = node()
-    store.write(lambda tx: tx.put_knowledge(unknown, epoch=epoch))
-    said_later = node()
-    store.write(lambda tx: tx.put_knowledge(NOTHING, forget=unknown, epoch=epoch))
-
-    assert (before, only_said, reserved, said_later) == (None, None, store.node, store.node)
-    assert node() is None
-    with pytest.raises(LeaseLostError):
-        store.write(lambda tx: tx.reserve(not_begun, epoch=epoch - 1))
-
-
-def test_simulated_impact_is_remembered_once(store: Store) -> None:
-    vm, other = VmName("web-0"), VmName("web-1")
-    impact = SimulatedImpact(event_id=ENDED.event_id, vm=vm, ends_at=NOW, failure="no power")
-    again = replace(impact, ends_at=NOW + timedelta(hours=1), failure="")
-
-    assert store.write(lambda tx: tx.put_simulated_impact(impact))
-    assert not store.write(lambda tx: tx.put_simulated_impact(again))
-    assert store.write(lambda tx: tx.put_simulated_impact(replace(again, vm=other)))
-
-    assert store.read(lambda reading: reading.simulated_impact(ENDED.event_id, vm)) == impact
+        store.write(lambda tx: tx.put_gate_answers({question: answer}, forget=(), epoch=epoch - 1))
 
 
 # Many at once.

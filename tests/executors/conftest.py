@@ -5,26 +5,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tests.web_site import OUTBOUND
 
 from forewarn.clocks import SystemClock
-from forewarn.domain.event import Draft, Share, start_unannounced
+from forewarn.domain.event import Draft, ScheduledEvent, Share, start_unannounced
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import SCRIPTS, Command
-from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
-from forewarn.executors.orders import Contractor, Contractors
-from forewarn.executors.processes import PLACES, ProcessContractor
-from forewarn.executors.records import Records
+from forewarn.executors.impacts import ImpactOrder
+from forewarn.executors.libvirt.hypervisors import Hypervisor
+from forewarn.executors.orders import Order, Runner
+from forewarn.executors.processes import PLACES, PLACES_OF_HOST, ProcessRunner
 from forewarn.executors.targets import ImpactTarget
-from forewarn.executors.webhook import WebhookContractor
+from forewarn.executors.task_log import TaskLog
+from forewarn.executors.webhook import WebhookRunner
 from forewarn.ports.clock import WallClock
-from forewarn.ports.executor import Executor
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
 ROOT = Path(__file__).parent.parent.parent
@@ -48,6 +50,8 @@ KEY = (EVENT.event_id, WEB_0)
 SECONDS = 45.0
 OVER = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
+M = TypeVar("M", Command, ImpactTarget, Hypervisor)
+
 
 def wait_until(is_so: Callable[[], bool], reason: str, seconds: float = SECONDS) -> None:
     """Return when *is_so*, or fail with *reason*."""
@@ -57,11 +61,9 @@ def wait_until(is_so: Callable[[], bool], reason: str, seconds: float = SECONDS)
         time.sleep(0.01)
 
 
-def wait_for(
-    executor: Executor, is_so: Callable[[Impact], bool], key: tuple[EventId, VmName] = KEY
-) -> Impact:
+def wait_for(runner: Runner, is_so: Callable[[Impact], bool], order: Order | None = None) -> Impact:
     """Ask until the answer *is_so*, and return it."""
-    return ask_until(lambda: executor.inquire(*key), is_so)
+    return ask_until(lambda: runner.inquire(order or ORDER), is_so)
 
 
 def ask_until(inquire: Callable[[], Impact], is_so: Callable[[Impact], bool]) -> Impact:
@@ -101,53 +103,91 @@ def host_called(name: HostName) -> Host:
     return Host(name=name)
 
 
-def always() -> bool:
-    return True
+@dataclass(slots=True)
+class Grant:
+    """A permit that is given unless the test says otherwise, and counts how often it is asked."""
+
+    is_given: bool = True
+    asked: int = 0
+    looks: int = 0
+    meanwhile: Callable[[], object] = int
+
+    def obtain(self) -> bool:
+        self.asked += 1
+        self.meanwhile()
+        return self.is_given
+
+    def is_valid(self) -> bool:
+        self.looks += 1
+        return self.is_given
+
+
+def order_for(vm: VmName = WEB_0, *, event: ScheduledEvent = EVENT, epoch: int = 1) -> ImpactOrder:
+    """Return the impact of *event* on *vm* as an order."""
+    return ImpactOrder(event=event, vm=vm, host=HOSTS.get(vm), epoch=epoch)
+
+
+ORDER = order_for()
+OTHER = order_for(WEB_1)
+
+
+def begin(runner: Runner, order: Order = ORDER) -> Impact | None:
+    """Begin *order* with a permit."""
+    return runner.begin(order, Grant())
+
+
+def begin_when_there_is_a_place(runner: Runner, order: Order = ORDER) -> None:
+    """Begin *order*, again and again while it has to wait, as the server does."""
+
+    def is_begun() -> bool:
+        said = begin(runner, order)
+        return said is None or said.status is not ImpactStatus.NOT_BEGUN
+
+    wait_until(is_begun, "there is no place")
+
+
+def log_in(folder: Path) -> TaskLog:
+    """Return the records of the runners that work in *folder*."""
+    return TaskLog(folder / "tasks")
+
+
+def find_among(means: Sequence[M]) -> Callable[[Mapping[str, Any]], M | None]:
+    """Return how to find the first of *means* that fits what an order is about."""
+
+    def find(about: Mapping[str, Any]) -> M | None:
+        host = None if about["host"] is None else host_called(about["host"])
+        event_type = EventType(about["event_type"])
+        return next((each for each in means if each.selection.fits(event_type, host)), None)
+
+    return find
 
 
 def make_command(
-    folder: Path,
-    *commands: Command,
-    places: int = PLACES,
-    may_begin: Callable[[], bool] = always,
-    records: Records | None = None,
-) -> ContractedExecutor:
-    """Return an executor that remembers in *folder*, or in its *records*."""
-    contractor = ProcessContractor(
-        find_among(commands, Command, host_called),
+    folder: Path, *commands: Command, places: int = PLACES, places_of_host: int = PLACES_OF_HOST
+) -> ProcessRunner[Command]:
+    """Return a runner that remembers in *folder*."""
+    return ProcessRunner(
+        find_among(commands),
         SCRIPTS,
-        kind=IMPACTS,
-        records=records or Records(folder / "impacts", may_begin=may_begin),
+        log=log_in(folder),
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
+        places_of_host=places_of_host,
     )
-    return contract(contractor)
 
 
 def make_webhook(
-    folder: Path,
-    *targets: ImpactTarget,
-    may_begin: Callable[[], bool] = always,
-    records: Records | None = None,
-    wall: WallClock | None = None,
-) -> ContractedExecutor:
-    """Return an executor that remembers in *folder*, or in its *records*, and asks often."""
-    contractor = WebhookContractor(
-        find_among(targets, ImpactTarget, host_called),
-        kind=IMPACTS,
-        records=records or Records(folder / "impacts", may_begin=may_begin),
+    folder: Path, *targets: ImpactTarget, wall: WallClock | None = None
+) -> WebhookRunner:
+    """Return a runner that remembers in *folder*, and asks often."""
+    return WebhookRunner(
+        find_among(targets),
+        log=log_in(folder),
         outbound=OUTBOUND,
         clock=SystemClock(),
         wall=wall or SystemClock(),
         wait=ask_often,
-    )
-    return contract(contractor)
-
-
-def contract(*contractors: Contractor) -> ContractedExecutor:
-    return ContractedExecutor(
-        Contractors(contractors), event_called={EVENT.event_id: EVENT}.get, host_of=HOSTS.get
     )
 
 

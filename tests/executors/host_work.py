@@ -1,31 +1,27 @@
-"""Tasks of a host operation, and workers on hosts that remember in a folder."""
+"""Tasks of a host operation, and runners of them that remember in a folder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from tests.executors.conftest import ask_often
+from tests.executors.conftest import ask_often, log_in
 from tests.web_site import OUTBOUND
 
-from forewarn.bootstrap.order_records import HOST_ORDERS, OrderRecords
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import SCRIPTS, Command
-from forewarn.executors.fetched import FetchedByHost, OfferContractor
-from forewarn.executors.host_tasks import (
-    HOST_TASKS,
-    ContractedHostWorker,
-    HostWork,
-    find_for_host,
-)
-from forewarn.executors.processes import PLACES, ProcessContractor
-from forewarn.executors.records import Records
+from forewarn.executors.configuration import HostWork, find_work
+from forewarn.executors.fetched import FetchedByHost
+from forewarn.executors.host_tasks import HostOrder
+from forewarn.executors.processes import PLACES, ProcessRunner
 from forewarn.executors.targets import ImpactTarget
-from forewarn.executors.webhook import WebhookContractor
-from forewarn.ports.store import Store
+from forewarn.executors.webhook import WebhookRunner
 from forewarn.protocol.vocabulary import EventType
+
+M = TypeVar("M", Command, ImpactTarget)
 
 WORK = HostTask(
     operation_id=OperationId("9F6D1B52-6E70-4E36-8C5A-6B4C8C4E7D10"),
@@ -50,47 +46,45 @@ def host_work(means: Command | ImpactTarget | FetchedByHost, rule: HostWorkRule 
     return HostWork(rule=rule, means=dict.fromkeys(HostTaskKind, means))
 
 
-def make_host_worker(
-    folder: Path,
-    *works: HostWork,
-    labels: Mapping[str, str] | None = None,
-    places: int = PLACES,
-    store: Store | None = None,
-) -> ContractedHostWorker:
-    """Return a worker that remembers in *folder*, and can use commands and webhooks.
+def host_order(task: HostTask = WORK, *, epoch: int = 1) -> HostOrder:
+    """Return *task* as an order."""
+    return HostOrder(task=task, epoch=epoch)
 
-    With a *store* it knows who leads, and what others have reserved, and hosts can fetch from it.
-    """
-    plain = Records(folder / "host-work")
-    own = OrderRecords(HOST_ORDERS, folder, store) if store else None
 
-    def host_of(name: HostName) -> Host:
-        return Host(name=name, labels=labels or {})
+def find_for_host(
+    kind: type[M], works: Sequence[HostWork]
+) -> Callable[[Mapping[str, Any]], M | None]:
+    """Return how to find the means of that *kind* in the first of *works* that fits."""
 
-    scripts = ProcessContractor(
-        find_for_host(works, host_of, Command),
+    def find(about: Mapping[str, Any]) -> M | None:
+        work = find_work(works, Host(name=about["host"]))
+        found = work.means.get(HostTaskKind(about["task"])) if work else None
+        return found if isinstance(found, kind) else None
+
+    return find
+
+
+def make_host_command(
+    folder: Path, *works: HostWork, places: int = PLACES
+) -> ProcessRunner[Command]:
+    """Return a runner of scripts about hosts that remembers in *folder*."""
+    return ProcessRunner(
+        find_for_host(Command, works),
         SCRIPTS,
-        kind=HOST_TASKS,
-        records=own.for_scripts() if own else plain,
+        log=log_in(folder),
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
     )
-    webhooks = WebhookContractor(
-        find_for_host(works, host_of, ImpactTarget),
-        kind=HOST_TASKS,
-        records=own.for_webhooks() if own else plain,
+
+
+def make_host_webhook(folder: Path, *works: HostWork) -> WebhookRunner:
+    """Return a runner of webhooks about hosts that remembers in *folder*, and asks often."""
+    return WebhookRunner(
+        find_for_host(ImpactTarget, works),
+        log=log_in(folder),
         outbound=OUTBOUND,
         clock=SystemClock(),
         wall=SystemClock(),
         wait=ask_often,
     )
-    if store is None:
-        return ContractedHostWorker(works, (scripts, webhooks))
-    offers = OfferContractor(
-        find_for_host(works, host_of, FetchedByHost),
-        store=store,
-        clock=SystemClock(),
-        wall=SystemClock(),
-    )
-    return ContractedHostWorker(works, (scripts, webhooks, offers))

@@ -6,20 +6,26 @@ import signal
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.executors.conftest import EVENT, HOSTS, NOW, host_called, wait_until
+from tests.executors.conftest import (
+    EVENT,
+    HOSTS,
+    NOW,
+    find_among,
+    host_called,
+    log_in,
+    wait_until,
+)
 from tests.needs import PATH, need, need_libvirt
 
 from forewarn.clocks import SystemClock
-from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.names import HostName, VmName
+from forewarn.domain.names import VmName
 from forewarn.domain.topology import Host, Topology, VirtualMachine
-from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.libvirt.hypervisors import (
     Hypervisor,
     KnownFleet,
@@ -27,9 +33,7 @@ from forewarn.executors.libvirt.hypervisors import (
     stewards,
 )
 from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
-from forewarn.executors.orders import Contractors
-from forewarn.executors.processes import PLACES_OF_HOST, ProcessContractor
-from forewarn.executors.records import Records
+from forewarn.executors.processes import PLACES_OF_HOST, ProcessRunner
 
 try:
     import libvirt
@@ -150,7 +154,7 @@ def libvirtd() -> Iterator[Libvirtd]:
 
 def wait_for_stewards(folder: Path) -> None:
     """Return when no steward is left of those that were started for orders in *folder*."""
-    for order in folder.glob("impacts/*/*.begun"):
+    for order in folder.glob("tasks/*/*.begun"):
         if '"libvirt"' in order.read_text(encoding="utf-8"):
             ending = order.with_suffix(".ended")
             wait_until(ending.exists, f"the steward of {order.stem} does not end")
@@ -171,22 +175,15 @@ def make_libvirt(
     folder: Path,
     *hypervisors: Hypervisor,
     fleet: Topology | None = None,
-    records: Records | None = None,
-    event: ScheduledEvent = EVENT,
     places_of_host: int = PLACES_OF_HOST,
-) -> ContractedExecutor:
-    """Return an executor that remembers in *folder*, or in its *records*."""
+) -> ProcessRunner[Hypervisor]:
+    """Return a runner that remembers in *folder*."""
     known = fleet or fleet_of(*map(host_called, {*HOSTS.values()}))
-    contractor = ProcessContractor(
-        find_among(hypervisors, Hypervisor, host_called),
+    return ProcessRunner(
+        find_among(hypervisors),
         stewards(lambda: KnownFleet(fleet=known), hypervisor_among(hypervisors)),
-        kind=IMPACTS,
-        records=records or Records(folder / "impacts"),
+        log=log_in(folder),
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places_of_host=places_of_host,
-    )
-    host_of: Callable[[VmName], HostName | None] = HOSTS.get
-    return ContractedExecutor(
-        Contractors([contractor]), event_called={event.event_id: event}.get, host_of=host_of
     )

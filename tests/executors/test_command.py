@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,44 +12,39 @@ import pytest
 from tests.executors.conftest import (
     EVENT,
     KEY,
-    WEB_0,
-    WEB_1,
-    contract,
+    ORDER,
+    OTHER,
+    Grant,
+    begin,
+    begin_when_there_is_a_place,
     is_over,
+    log_in,
     make_command,
+    order_for,
     run_and_be_killed,
     script,
     wait_for,
     wait_until,
 )
 
-from forewarn.clocks import SystemClock
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.command import SCRIPTS, Command
-from forewarn.executors.impacts import IMPACTS
-from forewarn.executors.manual import BY_HAND
-from forewarn.executors.orders import LONGEST, Selection
-from forewarn.executors.processes import ProcessContractor
-from forewarn.executors.records import Records
+from forewarn.executors.command import Command
+from forewarn.executors.orders import LONGEST, Order, Selection
 from forewarn.protocol.vocabulary import EventType
 
 # A server that begins one impact and is then killed, as it says itself.
 SERVER = """
 import os, signal, sys
 from pathlib import Path
-from tests.executors.conftest import EVENT, KEY, WEB_0, make_command, wait_until
+from tests.executors.conftest import KEY, begin, log_in, make_command, wait_until
 from forewarn.executors.command import Command
-from forewarn.executors.records import Records
 folder, script, moment = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 if moment == "between":
-    Records(folder / "impacts").claim(KEY, {"executor": "command", "command": [script]})
+    log_in(folder).claim(KEY, {"executor": "command", "command": [script]})
 else:
-    places = 0 if moment == "waiting" else 1
-    executor = make_command(folder, Command(run=(script,)), places=places)
-    executor.begin(EVENT, WEB_0, epoch=1)
-    if moment == "after":
-        wait_until((folder / "runs").exists, "the script does not run")
+    begin(make_command(folder, Command(run=(script,))))
+    wait_until((folder / "runs").exists, "the script does not run")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -59,7 +53,7 @@ def run(folder: Path, text: str, timeout: timedelta = LONGEST) -> Impact:
     """Begin, and return how it ended."""
     command = Command(run=(str(script(folder, text)),), timeout=timeout)
     executor = make_command(folder, command)
-    executor.begin(EVENT, WEB_0, epoch=7)
+    begin(executor, order_for(epoch=7))
     return wait_for(executor, is_over)
 
 
@@ -96,7 +90,7 @@ def test_description_that_no_environment_can_have_is_made_to_fit(tmp_path: Path)
     path = script(tmp_path, f'printf %s "$EVENT_DESCRIPTION" > {tmp_path}/said')
     executor = make_command(tmp_path, Command(run=(str(path),)))
 
-    executor.begin(replace(EVENT, description="a\0b\ud800c"), WEB_0, epoch=1)
+    begin(executor, order_for(event=replace(EVENT, description="a\0b\ud800c")))
 
     assert wait_for(executor, is_over).status is ImpactStatus.DONE
     assert (tmp_path / "said").read_text(encoding="utf-8") == "ab?c"
@@ -107,7 +101,7 @@ def test_words_of_a_command_are_not_read_by_a_shell(tmp_path: Path) -> None:
     words = ("two words", "$(id)", "; exit 1", "*")
     executor = make_command(tmp_path, Command(run=(str(path), *words)))
 
-    executor.begin(EVENT, WEB_0, epoch=1)
+    begin(executor)
 
     assert wait_for(executor, is_over).status is ImpactStatus.DONE
     assert (tmp_path / "words").read_text(encoding="utf-8").splitlines() == list(words)
@@ -171,7 +165,7 @@ def test_last_line_is_the_progress(tmp_path: Path) -> None:
     )
     executor = make_command(tmp_path, Command(run=(str(path),)))
 
-    executor.begin(EVENT, WEB_0, epoch=1)
+    begin(executor)
 
     running = wait_for(executor, lambda impact: bool(impact.reason))
     assert (running.status, running.reason) == (ImpactStatus.RUNNING, "copying 40 %")
@@ -203,7 +197,7 @@ def is_alive(pid: int) -> bool:
 def test_program_that_is_gone_fails(tmp_path: Path) -> None:
     executor = make_command(tmp_path, Command(run=(str(tmp_path / "nothing"),)))
 
-    executor.begin(EVENT, WEB_0, epoch=1)
+    begin(executor)
 
     reason = "it could not be started: No such file or directory"
     assert wait_for(executor, is_over) == Impact(status=ImpactStatus.FAILED, reason=reason)
@@ -218,38 +212,21 @@ def test_first_command_that_fits_type_and_host_is_run(tmp_path: Path) -> None:
         Command(run=(path, "rest"), selection=Selection(hosts=("kvm-*",))),
     )
 
-    for vm in (WEB_0, WEB_1):
-        executor.begin(EVENT, vm, epoch=1)
-        wait_for(executor, is_over, (EVENT.event_id, vm))
+    for order in (ORDER, OTHER):
+        begin(executor, order)
+        wait_for(executor, is_over, order)
 
     assert (tmp_path / "runs").read_text() == "web-0 first\nweb-1 rest\n"
 
 
-def test_event_that_no_command_is_meant_for_is_left_to_the_operator(tmp_path: Path) -> None:
-    selection = Selection(event_types=(EventType.FREEZE,))
-    executor = make_command(tmp_path, Command(run=("/bin/true",), selection=selection))
-
-    assert executor.begin(EVENT, WEB_0, epoch=1) == BY_HAND
-    assert executor.inquire(*KEY) == BY_HAND
-    assert not (tmp_path / "impacts").exists()
-
-
 def test_command_that_is_gone_when_its_turn_comes_fails(tmp_path: Path) -> None:
-    found = iter([Command(run=("/bin/true",)), None])
-    contractor = ProcessContractor(
-        lambda _: next(found, None),
-        SCRIPTS,
-        kind=IMPACTS,
-        records=Records(tmp_path / "impacts"),
-        environment={},
-        clock=SystemClock(),
-    )
-    executor = contract(contractor)
+    executor, permit = make_command(tmp_path), Grant()
 
-    executor.begin(EVENT, WEB_0, epoch=1)
+    executor.begin(ORDER, permit)
 
     reason = "the executor file has no command for a Reboot on host kvm-0"
     assert wait_for(executor, is_over) == Impact(status=ImpactStatus.FAILED, reason=reason)
+    assert permit.asked == 0, "nothing is begun"
 
 
 def test_script_survives_a_server_that_is_killed(tmp_path: Path) -> None:
@@ -257,8 +234,8 @@ def test_script_survives_a_server_that_is_killed(tmp_path: Path) -> None:
     kill_server(tmp_path, text, "after")
     executor = make_command(tmp_path, Command(run=(str(tmp_path / "script"),)))
 
-    assert executor.inquire(*KEY).status is ImpactStatus.RUNNING
-    executor.begin(EVENT, WEB_0, epoch=2)
+    assert executor.inquire(ORDER).status is ImpactStatus.RUNNING
+    begin(executor)
     (tmp_path / "end").touch()
 
     assert wait_for(executor, is_over).status is ImpactStatus.DONE
@@ -268,53 +245,46 @@ def test_script_survives_a_server_that_is_killed(tmp_path: Path) -> None:
 def test_script_of_a_server_that_was_killed_before_starting_it_is_never_run(
     tmp_path: Path,
 ) -> None:
-    kill_server(tmp_path, f"echo run >> {tmp_path}/runs", "between")
+    kill_server(tmp_path, f"echo $EVENT_VM >> {tmp_path}/runs", "between")
     executor = make_command(tmp_path, Command(run=(str(tmp_path / "script"),)))
 
-    impact = executor.inquire(*KEY)
-    executor.begin(EVENT, WEB_0, epoch=2)
+    impact = executor.inquire(ORDER)
+    begin(executor)
 
     assert impact.status is ImpactStatus.UNKNOWN
     assert impact.reason.startswith("it was begun, but the process running it stopped")
     assert impact.ask_again_at is None, "nothing will be known by asking"
-    assert executor.inquire(*KEY) == impact
-    time.sleep(0.5)
-    assert not (tmp_path / "runs").exists()
-
-
-def test_script_that_waited_when_the_server_was_killed_is_run_by_the_next(tmp_path: Path) -> None:
-    kill_server(tmp_path, f"echo run >> {tmp_path}/runs", "waiting")
-    executor = make_command(tmp_path, Command(run=(str(tmp_path / "script"),)))
-
-    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
-    executor.begin(EVENT, WEB_0, epoch=2)
-
-    assert wait_for(executor, is_over).status is ImpactStatus.DONE
-    assert (tmp_path / "runs").read_text() == "run\n"
+    assert executor.inquire(ORDER) == impact
+    begin(executor, OTHER)  # so there was time enough for the first
+    wait_for(executor, is_over, OTHER)
+    assert runs(tmp_path) == {"web-1"}
 
 
 def test_only_so_many_scripts_run_at_once_and_the_others_wait_for_a_place(tmp_path: Path) -> None:
     text = f"echo $EVENT_VM >> {tmp_path}/runs; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done"
     executor = make_command(tmp_path, Command(run=(str(script(tmp_path, text)),)), places=2)
-    vms = [VmName(f"web-{number}") for number in range(5)]
+    orders = numbered(5)
 
-    said = [executor.begin(EVENT, vm, epoch=1) for vm in vms]
+    said = [begin(executor, order) for order in orders]
     wait_until(lambda: runs(tmp_path) == {"web-0", "web-1"}, "two scripts do not run")
-    again = [executor.begin(EVENT, vm, epoch=1) for vm in vms]
+    again = [begin(executor, order) for order in orders]
 
-    waiting = "it is waiting: at most 2 run at once"
-    for impacts in (said, again):
-        assert {impact.status for impact in impacts} == {ImpactStatus.RUNNING}
-        assert [impact.reason for impact in impacts] == ["", "", waiting, waiting, waiting]
-        assert all(impact.ask_again_at for impact in impacts)
-    assert not Records(tmp_path / "impacts").has((EVENT.event_id, vms[2])), "it is not begun"
+    waiting = Impact(status=ImpactStatus.NOT_BEGUN, reason="it is waiting: at most 2 run at once")
+    assert said == [None, None, waiting, waiting, waiting]
+    assert [each.status for each in again[:2] if each] == [ImpactStatus.RUNNING] * 2
+    assert again[2:] == [waiting] * 3
+    assert not log_in(tmp_path).has(orders[2].key), "it is not begun"
     (tmp_path / "end").touch()
-    for vm in vms[:4]:
-        done = wait_for(executor, is_over, (EVENT.event_id, vm))
-        assert done.status is ImpactStatus.DONE
-    time.sleep(0.5)
-    assert runs(tmp_path) == set(vms[:4]), "nobody asks about the last: its event is over"
+    for order in orders[2:4]:
+        begin_when_there_is_a_place(executor, order)
+        assert wait_for(executor, is_over, order).status is ImpactStatus.DONE
+    assert runs(tmp_path) == {f"web-{number}" for number in range(4)}, "the last was canceled"
     assert (tmp_path / "runs").read_text().count("web") == 4
+
+
+def numbered(number: int) -> list[Order]:
+    """Return orders for virtual machines without a host."""
+    return [replace(order_for(VmName(f"web-{each}")), host=None) for each in range(number)]
 
 
 def until_file(path: Path) -> str:
@@ -327,45 +297,63 @@ def runs(folder: Path) -> set[str]:
     return set(path.read_text().split()) if path.exists() else set()
 
 
-def test_many_are_begun_without_keeping_the_scheduler(tmp_path: Path) -> None:
-    executor = make_command(tmp_path, Command(run=("/bin/sleep", "1")), places=4)
+def test_many_are_begun_while_the_first_still_run(tmp_path: Path) -> None:
+    text = f"while [ ! -e {tmp_path}/end ]; do sleep 0.02; done"
+    executor = make_command(tmp_path, Command(run=(str(script(tmp_path, text)),)), places=4)
 
-    began = time.monotonic()
-    for number in range(2_000):
-        executor.begin(EVENT, VmName(f"web-{number}"), epoch=1)
-    took = time.monotonic() - began
+    said = [begin(executor, order) for order in numbered(2_000)]
 
+    assert said[:4] == [None] * 4
+    assert {each.status for each in said[4:] if each} == {ImpactStatus.NOT_BEGUN}
+    (tmp_path / "end").touch()
     executor.close()
-    assert took < 40, "they would take 500 seconds one after the other"
 
 
 def test_order_that_cannot_be_written_down_is_told_and_can_be_begun_again(tmp_path: Path) -> None:
-    (tmp_path / "impacts").write_text("no directory", encoding="utf-8")
-    executor = make_command(tmp_path, Command(run=("/bin/true",)), places=1)
+    (tmp_path / "tasks").write_text("no directory", encoding="utf-8")
+    executor, permit = make_command(tmp_path, Command(run=("/bin/true",)), places=1), Grant()
 
-    def begin() -> Impact:
-        executor.begin(EVENT, WEB_0, epoch=1)
-        return wait_for(executor, is_over)
+    executor.begin(ORDER, permit)
+    with pytest.raises(OSError, match="tasks"):
+        wait_for(executor, is_over)
+    (tmp_path / "tasks").unlink()
 
-    with pytest.raises(OSError, match="impacts"):
-        begin()
-    (tmp_path / "impacts").unlink()
+    assert permit.asked == 0
+    assert executor.inquire(ORDER).status is ImpactStatus.NOT_BEGUN
+    begin_when_there_is_a_place(executor)
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
 
-    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
-    assert begin().status is ImpactStatus.DONE
+
+class Withdrawn(Grant):
+    """A permit that took so long to arrive that the task belongs to another owner by then."""
+
+    def is_valid(self) -> bool:
+        return False
+
+
+def test_permit_that_came_late_is_looked_at_once_more(tmp_path: Path) -> None:
+    executor = make_command(tmp_path, Command(run=("/bin/true",)))
+    executor.permit_seconds = 0.0
+
+    executor.begin(ORDER, Withdrawn())
+    executor.close()
+
+    assert executor.inquire(ORDER).status is ImpactStatus.NOT_BEGUN
+    assert begin(executor) is None
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
 
 
 def test_closing_waits_for_what_is_being_started_and_begins_nothing_more(tmp_path: Path) -> None:
     path = script(tmp_path, f"{until_file(tmp_path / 'end')}; echo $EVENT_VM >> {tmp_path}/runs")
     executor = make_command(tmp_path, Command(run=(str(path),)), places=1)
-    for vm in (WEB_0, WEB_1):
-        executor.begin(EVENT, vm, epoch=1)
+    for order in (ORDER, OTHER):
+        begin(executor, order)
 
     executor.close()
 
     following = make_command(tmp_path, Command(run=(str(path),)))
-    assert following.inquire(*KEY).status is ImpactStatus.RUNNING, "it was begun"
-    assert following.inquire(EVENT.event_id, WEB_1).status is ImpactStatus.NOT_BEGUN
+    assert following.inquire(ORDER).status is ImpactStatus.RUNNING, "it was begun"
+    assert following.inquire(OTHER).status is ImpactStatus.NOT_BEGUN
     (tmp_path / "end").touch()
     assert wait_for(following, is_over).status is ImpactStatus.DONE
     assert runs(tmp_path) == {"web-0"}
@@ -375,7 +363,7 @@ def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path:
     path = script(tmp_path, f"echo $PPID > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid")
     path.write_text(f"{path.read_text()}\n{until_file(tmp_path / 'end')}\n")
     executor = make_command(tmp_path, Command(run=(str(path),)))
-    executor.begin(EVENT, WEB_0, epoch=1)
+    begin(executor)
     wait_until((tmp_path / "pid").exists, "the script does not run")
 
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
@@ -392,7 +380,7 @@ def test_many_leaders_at_once_start_one_script(tmp_path: Path) -> None:
     def lead(epoch: int) -> None:
         executor = make_command(tmp_path, Command(run=(path,)))
         ready.wait(60)
-        executor.begin(EVENT, WEB_0, epoch=epoch)
+        begin(executor, order_for(epoch=epoch))
 
     leaders = [threading.Thread(target=lead, args=(epoch,)) for epoch in range(16)]
     for leader in leaders:
@@ -402,8 +390,8 @@ def test_many_leaders_at_once_start_one_script(tmp_path: Path) -> None:
 
     wait_for(make_command(tmp_path), is_over)
     assert (tmp_path / "runs").read_text() == "run\n"
-    left = {"web-0.begun", "web-0.ended", "web-0.output"}
-    wait_until(lambda: files(tmp_path / "impacts") == left, "drafts are left")
+    left = {"web-0.intended", "web-0.begun", "web-0.ended", "web-0.output"}
+    wait_until(lambda: files(tmp_path / "tasks") == left, "drafts are left")
 
 
 def files(folder: Path) -> set[str]:
@@ -411,12 +399,11 @@ def files(folder: Path) -> set[str]:
 
 
 def test_what_another_executor_began_is_not_begun_again(tmp_path: Path) -> None:
-    records = Records(tmp_path / "impacts")
-    file = records.claim(KEY, {"executor": "webhook"})
+    file = log_in(tmp_path).claim(KEY, {"executor": "webhook"})
     assert file is not None
     os.close(file)
 
-    impact = make_command(tmp_path, Command(run=("/bin/true",))).inquire(*KEY)
+    impact = make_command(tmp_path, Command(run=("/bin/true",))).inquire(ORDER)
 
     assert impact.status is ImpactStatus.UNKNOWN
     assert (
@@ -427,8 +414,8 @@ def test_what_another_executor_began_is_not_begun_again(tmp_path: Path) -> None:
 def test_records_are_for_the_server_only(tmp_path: Path) -> None:
     run(tmp_path, "echo hello")
 
-    impacts = tmp_path / "impacts"
-    for path in (impacts, *impacts.rglob("*")):
+    folder = tmp_path / "tasks"
+    for path in (folder, *folder.rglob("*")):
         expected = 0o700 if path.is_dir() else 0o600
         assert path.stat().st_mode & 0o777 == expected, path
 
@@ -443,22 +430,3 @@ def test_ended_script_leaves_no_process(tmp_path: Path) -> None:
     run(tmp_path, "exit 0")
 
     wait_until(lambda: children() <= before, "a process is left")
-
-
-def test_script_that_waits_for_a_place_is_not_begun_during_a_pause(tmp_path: Path) -> None:
-    paused = threading.Event()
-    executor = make_command(
-        tmp_path,
-        Command(run=("/bin/sleep", "0.2")),
-        places=1,
-        may_begin=lambda: not paused.is_set(),
-    )
-    executor.begin(EVENT, WEB_0, epoch=1)
-    executor.begin(EVENT, WEB_1, epoch=1)
-    paused.set()
-    wait_for(executor, is_over)
-    other = (EVENT.event_id, WEB_1)
-
-    assert executor.inquire(*other).reason == "it is waiting because the server is paused"
-    paused.clear()
-    assert wait_for(executor, is_over, other).status is ImpactStatus.DONE

@@ -10,9 +10,8 @@ from tests.needs import need_libvirt
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
-from forewarn.executors.configuration import read_host_work_rules, read_roster
+from forewarn.executors.configuration import HostWork, read_host_work_rules, read_roster
 from forewarn.executors.fetched import FetchedByHost
-from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.orders import ByHand, Selection
 from forewarn.executors.targets import ImpactTarget

@@ -1,104 +1,126 @@
-"""Offers of a server that the host does not fetch in time, or during a pause."""
+"""Tasks that a host does not fetch in time, or during a pause."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.executors.conftest import NOW
+from tests.executors.conftest import EVENT
 from tests.executors.host_work import WORK
-from tests.host_worker.own_host import store_with
+from tests.host_worker.own_host import HOST, known, reserve, store_with
 
-from forewarn.domain.host_offer import OfferRefusedError, OfferStatus, take
+from forewarn.clocks import SystemClock
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.fetched import FetchedByHost, OfferContractor
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.phrases import say_moment
+from forewarn.domain.task import TaskState
+from forewarn.executors.fetched import FetchedByHost
 from forewarn.executors.host_tasks import HostOrder
-from forewarn.executors.orders import PAUSED
-from forewarn.operations.context import Context
+from forewarn.executors.simulated import Manual
+from forewarn.operations.context import Context, Rules
 from forewarn.operations.pausing import pause_server, resume_server
+from forewarn.operations.tasks import TakingRefusedError, fetching_node, take_task
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import event_id
+from forewarn.scheduler.scheduler import Scheduler
 
-ORDER = HostOrder(task=WORK, epoch=1)
-OPERATOR = Context(who="alice", now=NOW, at=NOW, new_id=lambda: event_id(f"{1:032x}"))
+KEY = (WORK.operation_id, WORK.name)
+LIMIT = timedelta(minutes=10)
+SECOND = timedelta(seconds=1)
 
 
-@dataclass
-class Moment:
-    at: datetime = NOW
+@dataclass(slots=True)
+class Leader:
+    """A leader at a moment of real time that the test sets."""
 
-    def now(self) -> datetime:
-        return self.at
+    store: Store
+    at: datetime = field(default_factory=SystemClock().now)
+
+    def context(self) -> Context:
+        rules = Rules(node="kvm-9:node")
+        return Context(
+            who="ops", now=self.at, at=self.at, new_id=lambda: EVENT.event_id, rules=rules
+        )
+
+    def settle(self) -> None:
+        epoch = self.store.read(lambda reading: reading.lease_epoch())
+        Scheduler(store=self.store, assigner=Manual(), context=self.context, epoch=epoch).settle()
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def leader(tmp_path: Path) -> Iterator[Leader]:
     with store_with(WORK, tmp_path) as opened:
-        yield opened
+        made = Leader(opened)
+        kernel = Maintenance(
+            maintenance_id=WORK.maintenance_id, event_type=WORK.event_type, started_at=made.at
+        )
+        opened.write(lambda tx: tx.put_maintenance(kernel))
+        made.at = reserve(opened).reserved_at
+        yield made
 
 
-@pytest.fixture
-def wall() -> Moment:
-    return Moment()
+def test_task_is_assigned_to_the_host_with_the_order_and_the_time_it_has() -> None:
+    order = HostOrder(task=WORK, epoch=0).describe()
+
+    assigned = FetchedByHost(within=timedelta(minutes=5)).assign(WORK, order)
+
+    assert (assigned.runner, assigned.node) == ("host", fetching_node(HOST))
+    assert assigned.said.status is ImpactStatus.NOT_BEGUN
+    assert assigned.said.reason.startswith("the host has not fetched it yet; check that forewarn")
+    assert assigned.details["order"] == order
+    assert assigned.details["within_seconds"] == 300
+    assert assigned.details["not_fetched"].startswith("the host did not fetch it within 5m; check")
 
 
-@pytest.fixture
-def contractor(store: Store, wall: Moment) -> OfferContractor:
-    def find(about: object) -> FetchedByHost:
-        assert about == {"host": "kvm-0", "task": "work"}
-        return FetchedByHost(within=timedelta(minutes=5))
+def test_host_that_does_not_fetch_in_time_has_failed_and_comes_too_late(leader: Leader) -> None:
+    leader.at += LIMIT - SECOND
+    leader.settle()
+    assert known(leader.store).state is TaskState.RESERVED
+    leader.at += SECOND
+    leader.settle()
 
-    return OfferContractor(find, store=store, clock=wall, wall=wall)
-
-
-def test_host_that_does_not_fetch_in_time_has_failed_and_comes_too_late(
-    store: Store, contractor: OfferContractor, wall: Moment
-) -> None:
-    contractor.begin(ORDER)
-    wall.at += timedelta(minutes=5) - timedelta(seconds=1)
-    assert contractor.inquire(ORDER.key).status is ImpactStatus.RUNNING
-    wall.at += timedelta(seconds=1)
-
-    impact = contractor.inquire(ORDER.key)
-
-    assert impact.status is ImpactStatus.FAILED
-    assert impact.reason.startswith("the host did not fetch it within 5m; check that forewarn")
-    offer = store.read(lambda reading: reading.host_offer(WORK.operation_id, WORK.name))
-    assert offer is not None
-    with pytest.raises(OfferRefusedError, match="it is withdrawn"):
-        take(offer, "late", now=wall.at)
+    task = known(leader.store)
+    assert task.state is TaskState.WITHDRAWN
+    assert task.said.status is ImpactStatus.FAILED
+    assert task.said.reason.startswith("the host did not fetch it within 10m; check that forewarn")
+    with pytest.raises(TakingRefusedError, match="it is withdrawn"):
+        leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, "late"))
 
 
-def test_host_that_took_it_has_all_the_time(
-    store: Store, contractor: OfferContractor, wall: Moment
-) -> None:
-    contractor.begin(ORDER)
-    offer = store.read(lambda reading: reading.host_offer(WORK.operation_id, WORK.name))
-    assert offer is not None
-    store.write(lambda tx: tx.put_offer(take(offer, "ours", now=wall.at)))
-    wall.at += timedelta(hours=5)
+def test_host_that_took_it_has_all_the_time_while_it_reports(leader: Leader) -> None:
+    leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, "ours"))
 
-    impact = contractor.inquire(ORDER.key)
+    leader.at += LIMIT / 4
+    leader.settle()
 
-    assert impact.status is ImpactStatus.UNKNOWN
-    assert impact.ask_again_at is not None, "it may be restarting, and is asked about again"
+    assert known(leader.store).state is TaskState.BEGUN
 
 
-def test_nothing_is_offered_or_withdrawn_during_a_pause(
-    store: Store, contractor: OfferContractor, wall: Moment
-) -> None:
-    store.write(lambda tx: pause_server(tx, OPERATOR))
-    assert contractor.begin(ORDER).status is ImpactStatus.NOT_BEGUN
-    store.write(lambda tx: resume_server(tx, OPERATOR))
-    contractor.begin(ORDER)
-    store.write(lambda tx: pause_server(tx, OPERATOR))
-    wall.at += timedelta(minutes=5)
+def test_host_that_took_it_and_is_silent_is_given_up_after_the_grace(leader: Leader) -> None:
+    leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, "ours"))
+    since = leader.at
 
-    impact = contractor.inquire(ORDER.key)
+    leader.at += timedelta(minutes=30)
+    leader.settle()
 
-    assert impact.status is ImpactStatus.RUNNING
-    assert impact.reason == PAUSED
-    offer = store.read(lambda reading: reading.host_offer(WORK.operation_id, WORK.name))
-    assert offer is not None
-    assert offer.status is OfferStatus.OFFERED
+    task = known(leader.store)
+    assert task.state is TaskState.UNKNOWN
+    assert task.said.reason == f"the host began it, and has been away since {say_moment(since)}"
+
+
+def test_nothing_is_withdrawn_during_a_pause(leader: Leader) -> None:
+    leader.store.write(lambda tx: pause_server(tx, leader.context()))
+    leader.at += LIMIT
+    leader.settle()
+    assert known(leader.store).state is TaskState.RESERVED
+
+    leader.store.write(lambda tx: resume_server(tx, leader.context()))
+    leader.settle()
+
+    assert known(leader.store).state is TaskState.WITHDRAWN
+
+
+def test_what_a_host_is_to_fetch_is_not_given_to_the_leader(leader: Leader) -> None:
+    leader.settle()
+
+    assert known(leader.store).node == fetching_node(HOST)

@@ -3,34 +3,51 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.executors.conftest import ask_until, is_over, run_and_be_killed, script, wait_until
-from tests.executors.host_work import RULE, TASKS, WORK, host_work, make_host_worker
+from tests.executors.conftest import (
+    begin,
+    begin_when_there_is_a_place,
+    is_over,
+    run_and_be_killed,
+    script,
+    wait_for,
+    wait_until,
+)
+from tests.executors.host_work import (
+    RULE,
+    TASKS,
+    WORK,
+    host_order,
+    host_work,
+    make_host_command,
+    make_host_webhook,
+)
 from tests.executors.target import OrderTarget, say
 
-from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
+from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.host_tasks import ContractedHostWorker, HostWork
+from forewarn.executors.configuration import HostWork
+from forewarn.executors.processes import ProcessRunner
 from forewarn.executors.targets import ImpactTarget
-from forewarn.ports.host_worker import HostWorker
+from forewarn.executors.webhook import WebhookRunner
 
 # A server that begins a task and is killed while the script runs.
 SERVER = """
 import os, signal, sys
 from pathlib import Path
-from tests.executors.conftest import wait_until
-from tests.executors.host_work import WORK, host_work, make_host_worker
+from tests.executors.conftest import begin, wait_until
+from tests.executors.host_work import host_order, host_work, make_host_command
 from forewarn.executors.command import Command
 folder = Path(sys.argv[1])
-make_host_worker(folder, host_work(Command(run=(sys.argv[2],)))).begin(WORK, epoch=1)
+begin(make_host_command(folder, host_work(Command(run=(sys.argv[2],)))), host_order())
 wait_until((folder / "ran").exists, "the script does not run")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -44,21 +61,21 @@ def target() -> Iterator[OrderTarget]:
         yield made
 
 
-def do(worker: ContractedHostWorker, task: HostTask = WORK) -> Impact:
+ORDER = host_order()
+
+
+def do(runner: ProcessRunner[Command] | WebhookRunner, task: HostTask = WORK) -> Impact:
     """Begin, return how it ended, and close."""
-    with closing(worker):
-        worker.begin(task, epoch=7)
-        return wait_for_end(worker, task)
-
-
-def wait_for_end(worker: HostWorker, task: HostTask = WORK) -> Impact:
-    return ask_until(lambda: worker.inquire(task), is_over)
+    order = host_order(task, epoch=7)
+    with closing(runner):
+        begin(runner, order)
+        return wait_for(runner, is_over, order)
 
 
 def test_script_is_told_about_the_task(tmp_path: Path) -> None:
     path = script(tmp_path, f"env > {tmp_path}/env; cat > {tmp_path}/stdin")
 
-    impact = do(make_host_worker(tmp_path, host_work(Command(run=(str(path),)))), RETURN)
+    impact = do(make_host_command(tmp_path, host_work(Command(run=(str(path),)))), RETURN)
 
     assert impact == Impact(status=ImpactStatus.DONE)
     lines = (tmp_path / "env").read_text(encoding="utf-8").splitlines()
@@ -88,7 +105,7 @@ def test_script_is_told_about_the_task(tmp_path: Path) -> None:
 def test_target_is_told_about_the_task(tmp_path: Path, target: OrderTarget) -> None:
     target.end("work", "done")
 
-    impact = do(make_host_worker(tmp_path, host_work(ImpactTarget(url=target.url))))
+    impact = do(make_host_webhook(tmp_path, host_work(ImpactTarget(url=target.url))))
 
     assert impact == Impact(status=ImpactStatus.DONE)
     order = target.asked[0]
@@ -112,36 +129,38 @@ def test_target_is_told_about_the_task(tmp_path: Path, target: OrderTarget) -> N
 def test_script_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> None:
     command = Command(run=(str(script(tmp_path, text)),), timeout=timedelta(seconds=1))
 
-    impact = do(make_host_worker(tmp_path, host_work(command)))
+    impact = do(make_host_command(tmp_path, host_work(command)))
 
     assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
 
 
 def test_target_that_never_tells_fails_in_time(tmp_path: Path, target: OrderTarget) -> None:
     target.on_post = lambda _: say(202)
-    worker = make_host_worker(
+    worker = make_host_webhook(
         tmp_path, host_work(ImpactTarget(url=target.url, timeout=timedelta(seconds=1)))
     )
 
-    worker.begin(WORK, epoch=1)
-    running = ask_until(lambda: worker.inquire(WORK), lambda impact: bool(impact.reason))
+    begin(worker, ORDER)
+    running = wait_for(worker, lambda impact: bool(impact.reason), ORDER)
 
     untold = "the target gave no status URL, so its result will not be known"
     assert (running.status, running.reason) == (ImpactStatus.RUNNING, untold)
     with closing(worker):
-        assert wait_for_end(worker).reason == f"no result was reported within 1s: {untold}"
+        assert (
+            wait_for(worker, is_over, ORDER).reason == f"no result was reported within 1s: {untold}"
+        )
 
 
 def test_target_that_has_forgotten_the_task_is_never_told_again(
     tmp_path: Path, target: OrderTarget
 ) -> None:
-    worker = make_host_worker(tmp_path, host_work(ImpactTarget(url=target.url)))
-    worker.begin(WORK, epoch=1)
-    ask_until(lambda: worker.inquire(WORK), lambda impact: impact.reason == "working")
+    worker = make_host_webhook(tmp_path, host_work(ImpactTarget(url=target.url)))
+    begin(worker, ORDER)
+    wait_for(worker, lambda impact: impact.reason == "working", ORDER)
     target.on_get = lambda _: say(404)
 
-    impact = ask_until(lambda: worker.inquire(WORK), is_unknown)
-    worker.begin(WORK, epoch=2)
+    impact = wait_for(worker, is_unknown, ORDER)
+    begin(worker, ORDER)
     worker.close()
 
     assert impact.reason == "the target accepted it, but no longer knows it"
@@ -155,88 +174,29 @@ def is_unknown(impact: Impact) -> bool:
 def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path: Path) -> None:
     path = script(tmp_path, f"echo $PPID > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid")
     path.write_text(f"{path.read_text()}\nsleep 1\n")
-    worker = make_host_worker(tmp_path, host_work(Command(run=(str(path),))))
-    worker.begin(WORK, epoch=1)
+    worker = make_host_command(tmp_path, host_work(Command(run=(str(path),))))
+    begin(worker, ORDER)
     wait_until((tmp_path / "pid").exists, "the script does not run")
 
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
-    impact = ask_until(lambda: worker.inquire(WORK), is_unknown)
+    impact = wait_for(worker, is_unknown, ORDER)
     worker.close()
     assert impact.reason.startswith("it was begun, but the process running it stopped")
     assert impact.reason.endswith("check the host, then skip it")
     assert impact.needs_somebody
 
 
-def test_first_table_that_fits_the_host_is_taken(tmp_path: Path, target: OrderTarget) -> None:
-    works = (
-        host_work(Command(run=("/bin/false",)), HostWorkRule(labels={"cluster": "b"})),
-        host_work(
-            ImpactTarget(url=target.url), HostWorkRule(hosts=("KVM-0",), labels={"cluster": "a"})
-        ),
-        host_work(Command(run=("/bin/false",))),
-    )
-    target.end("work", "done")
+@pytest.mark.parametrize("make", [make_host_command, make_host_webhook])
+def test_task_that_nobody_is_named_for_fails(
+    tmp_path: Path, make: Callable[..., ProcessRunner[Command] | WebhookRunner]
+) -> None:
+    work = HostWork(rule=RULE, means={HostTaskKind.WORK: Command(run=("/bin/true",))})
 
-    impact = do(make_host_worker(tmp_path, *works, labels={"cluster": "a"}))
-
-    assert impact.status is ImpactStatus.DONE
-
-
-@pytest.mark.parametrize(
-    "means", [Command(run=("/bin/true",)), ImpactTarget(url="http://127.0.0.1:1/")]
-)
-def test_task_that_nobody_is_named_for_fails(tmp_path: Path, means: Command | ImpactTarget) -> None:
-    work = HostWork(rule=RULE, means={HostTaskKind.WORK: means})
-
-    impact = do(make_host_worker(tmp_path, work), RETURN)
+    impact = do(make(tmp_path, work), RETURN)
 
     reason = "the executor file has no return for host kvm-0"
     assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
-
-
-@pytest.mark.parametrize("is_taken", [True, False])
-def test_task_stays_with_who_was_given_it(
-    tmp_path: Path, target: OrderTarget, *, is_taken: bool
-) -> None:
-    if not is_taken:
-        target.on_post = lambda _: say(503)
-    labels = {"by": "target"}
-    works = (
-        host_work(ImpactTarget(url=target.url), HostWorkRule(labels=labels)),
-        host_work(Command(run=("/bin/sh", "-c", f"touch {tmp_path}/ran"))),
-    )
-    worker = make_host_worker(tmp_path, *works, labels=labels)
-    worker.begin(WORK, epoch=1)
-    ask_until(lambda: worker.inquire(WORK), lambda impact: bool(impact.reason))
-
-    labels["by"] = "command"
-    worker.begin(WORK, epoch=1)
-    target.on_post = lambda _: None
-    target.end("work", "done")
-
-    with closing(worker):
-        assert wait_for_end(worker).status is ImpactStatus.DONE
-    assert not (tmp_path / "ran").exists()
-
-
-def test_task_of_a_file_that_has_changed_is_found_and_not_begun_again(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        f"echo ran >> {tmp_path}/ran; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done",
-    )
-    first = make_host_worker(tmp_path, host_work(Command(run=(str(path),))))
-    first.begin(WORK, epoch=1)
-    wait_until((tmp_path / "ran").exists, "the script does not run")
-    first.close()
-
-    second = make_host_worker(tmp_path, host_work(ImpactTarget(url="http://127.0.0.1:1/")))
-    with closing(second):
-        assert second.inquire(WORK).status is ImpactStatus.RUNNING
-        assert second.begin(WORK, epoch=2).status is ImpactStatus.RUNNING
-        (tmp_path / "end").touch()
-        assert wait_for_end(second).status is ImpactStatus.DONE
-    assert (tmp_path / "ran").read_text() == "ran\n"
 
 
 def test_script_survives_a_server_that_is_killed_and_runs_once(tmp_path: Path) -> None:
@@ -246,24 +206,28 @@ def test_script_survives_a_server_that_is_killed_and_runs_once(tmp_path: Path) -
     )
     run_and_be_killed(SERVER, tmp_path, path)
 
-    worker = make_host_worker(tmp_path, host_work(Command(run=(str(path),))))
+    worker = make_host_command(tmp_path, host_work(Command(run=(str(path),))))
     with closing(worker):
-        assert worker.inquire(WORK).status is ImpactStatus.RUNNING
-        assert worker.begin(WORK, epoch=2).status is ImpactStatus.RUNNING
+        assert worker.inquire(ORDER).status is ImpactStatus.RUNNING
+        again = begin(worker, ORDER)
+        assert again is not None
+        assert again.status is ImpactStatus.RUNNING
         (tmp_path / "end").touch()
-        assert wait_for_end(worker).reason == "exit code 3"
+        assert wait_for(worker, is_over, ORDER).reason == "exit code 3"
     assert (tmp_path / "ran").read_text() == "ran\n"
 
 
 def test_only_so_many_scripts_run_at_once(tmp_path: Path) -> None:
     command = Command(run=("/bin/sh", "-c", f"while [ ! -e {tmp_path}/end ]; do sleep 0.02; done"))
-    worker = make_host_worker(tmp_path, host_work(command), places=1)
+    worker = make_host_command(tmp_path, host_work(command), places=1)
+    orders = [host_order(task) for task in TASKS[:2]]
 
-    said = [worker.begin(task, epoch=1).reason for task in TASKS[:2]]
-    again = [worker.inquire(task).reason for task in TASKS[:2]]
+    said = [begin(worker, order) for order in orders]
     (tmp_path / "end").touch()
 
-    assert said == again == ["", "it is waiting: at most 1 run at once"]
+    reason = "it is waiting: at most 1 run at once"
+    assert said == [None, Impact(status=ImpactStatus.NOT_BEGUN, reason=reason)]
     with closing(worker):
-        for task in TASKS[:2]:
-            assert wait_for_end(worker, task).status is ImpactStatus.DONE
+        for order in orders:
+            begin_when_there_is_a_place(worker, order)
+            assert wait_for(worker, is_over, order).status is ImpactStatus.DONE

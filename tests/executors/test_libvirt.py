@@ -6,22 +6,28 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from tests.executors.conftest import (
     EVENT,
     HOSTS,
     NOW,
+    ORDER,
+    OTHER,
     WEB_0,
     WEB_1,
+    Grant,
+    begin_when_there_is_a_place,
     host_called,
     is_over,
+    log_in,
+    order_for,
     run_and_be_killed,
     wait_for,
     wait_until,
@@ -37,18 +43,18 @@ from tests.executors.test_libvirt_decisions import PLAN
 from tests.needs import say_missing
 from tests.web_site import OUTBOUND
 
-from forewarn.bootstrap.workforce import choose_workforce
+from forewarn.bootstrap.runners import choose_runners
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Closure, Host, Topology
-from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.libvirt.marks import NAMESPACE, MarkPhase
 from forewarn.executors.libvirt.plans import HostPlace
-from forewarn.executors.manual import BY_HAND
-from forewarn.executors.orders import Selection
+from forewarn.executors.orders import Order, Selection
+from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.simulated import MANUALLY
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import apply_fleet
@@ -63,7 +69,7 @@ RUNNING, PAUSED, OFF = 1, 3, 5
 SECOND = timedelta(seconds=1)
 KVM_0, KVM_1 = HOSTS[WEB_0], HOSTS[WEB_1]
 
-Maker = Callable[..., ContractedExecutor]
+Guests: TypeAlias = ProcessRunner[Hypervisor]
 
 
 @pytest.fixture
@@ -77,21 +83,24 @@ def event_of(event_type: EventType, seconds: int | None = None) -> ScheduledEven
     return replace(EVENT, event_type=event_type, duration_in_seconds=seconds)
 
 
-def executor_of(
-    folder: Path, daemon: Libvirtd, event: ScheduledEvent, **more: object
-) -> ContractedExecutor:
+def executor_of(folder: Path, daemon: Libvirtd, **more: object) -> Guests:
     means = Hypervisor(**{"uri": daemon.uri, "timeout": 60 * SECOND, **more})  # type: ignore[arg-type]
-    return make_libvirt(folder, means, event=event)
+    return make_libvirt(folder, means)
 
 
-def begin(executor: ContractedExecutor, event: ScheduledEvent) -> ContractedExecutor:
-    executor.begin(event, WEB_0, epoch=1)
+def begin(executor: Guests, event: ScheduledEvent = EVENT) -> Guests:
+    """Begin *event* on its first machine, and return the runner."""
+    return begin_order(executor, order_for(event=event))
+
+
+def begin_order(executor: Guests, order: Order) -> Guests:
+    executor.begin(order, Grant())
     return executor
 
 
 def steward_of(folder: Path) -> int:
     """Return the process that has the order of the guest, which holds the lock of its file."""
-    (path,) = folder.glob("impacts/*/web-0.begun")
+    (path,) = folder.glob("tasks/*/web-0.begun")
     inode = f":{path.stat().st_ino} "
     wait_until(lambda: inode in Path("/proc/locks").read_text(encoding="utf-8"), "no lock")
     pids = [each for each in Path("/proc").iterdir() if each.name.isdecimal()]
@@ -110,7 +119,7 @@ def command_line(process: Path) -> str:
 def test_freeze_suspends_the_guest_for_its_duration(daemon: Libvirtd, tmp_path: Path) -> None:
     daemon.define("web-0")
     event = event_of(EventType.FREEZE, 2)
-    executor = begin(executor_of(tmp_path, daemon, event), event)
+    executor = begin(executor_of(tmp_path, daemon), event)
 
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
     began = time.monotonic()
@@ -128,7 +137,7 @@ def test_frozen_guest_is_resumed_in_time_when_the_server_is_gone(
 ) -> None:
     daemon.define("web-0")
     event = event_of(EventType.FREEZE, 2)
-    begin(executor_of(tmp_path, daemon, event), event).close()
+    begin(executor_of(tmp_path, daemon), event).close()
 
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
     wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", seconds=20)
@@ -138,16 +147,16 @@ SERVER = """
 import os, signal, sys
 from pathlib import Path
 from dataclasses import replace
-from tests.executors.conftest import EVENT, WEB_0, wait_until
+from tests.executors.conftest import EVENT, begin, order_for, wait_until
 from tests.executors.libvirtd import make_libvirt
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.protocol.vocabulary import EventType
 
 folder, uri = Path(sys.argv[1]), sys.argv[2]
 event = replace(EVENT, event_type=EventType.FREEZE, duration_in_seconds=3)
-executor = make_libvirt(folder, Hypervisor(uri=uri), event=event)
-executor.begin(event, WEB_0, epoch=1)
-is_frozen = lambda: "suspended" in executor.inquire(event.event_id, WEB_0).reason
+executor, order = make_libvirt(folder, Hypervisor(uri=uri)), order_for(event=event)
+begin(executor, order)
+is_frozen = lambda: "suspended" in executor.inquire(order).reason
 wait_until(is_frozen, "the guest is not suspended")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -162,7 +171,7 @@ def test_guest_is_resumed_in_time_when_the_server_is_killed(
 
     assert daemon.state("web-0") == PAUSED
     wait_until(lambda: daemon.state("web-0") == RUNNING, "nobody resumes the guest", seconds=20)
-    next_server = executor_of(tmp_path, daemon, event_of(EventType.FREEZE, 3))
+    next_server = executor_of(tmp_path, daemon)
     assert wait_for(next_server, is_over) == Impact(status=ImpactStatus.DONE)
     assert daemon.deeds()["suspend", "web-0"] == 1
 
@@ -172,11 +181,11 @@ def test_successor_resumes_a_guest_whose_steward_was_killed(
 ) -> None:
     daemon.define("web-0")
     event = event_of(EventType.FREEZE, 2)
-    begin(executor_of(tmp_path, daemon, event), event)
+    begin(executor_of(tmp_path, daemon), event)
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
     os.kill(steward_of(tmp_path), signal.SIGKILL)
 
-    second = executor_of(tmp_path, daemon, event)
+    second = executor_of(tmp_path, daemon)
 
     assert wait_for(second, is_over).status is ImpactStatus.DONE
     assert daemon.state("web-0") == RUNNING
@@ -188,7 +197,7 @@ def test_frozen_guest_is_resumed_at_once_when_its_steward_is_told_to_stop(
 ) -> None:
     daemon.define("web-0")
     event = event_of(EventType.FREEZE, 600)
-    executor = begin(executor_of(tmp_path, daemon, event), event)
+    executor = begin(executor_of(tmp_path, daemon), event)
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
 
     os.kill(steward_of(tmp_path), signal.SIGTERM)
@@ -202,7 +211,7 @@ def test_steward_is_told_to_stop_whichever_of_its_threads_receives_the_signal(
 ) -> None:
     daemon.define("web-0")
     event = event_of(EventType.FREEZE, 600)
-    executor = begin(executor_of(tmp_path, daemon, event), event)
+    executor = begin(executor_of(tmp_path, daemon), event)
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
     steward = steward_of(tmp_path)
     os.kill(steward, signal.SIGSTOP)
@@ -227,7 +236,7 @@ def test_guest_that_ignores_the_button_is_reset_after_its_grace(
 ) -> None:
     daemon.define("web-0")
 
-    executor = begin(executor_of(tmp_path, daemon, EVENT, grace=2 * SECOND), EVENT)
+    executor = begin(executor_of(tmp_path, daemon, grace=2 * SECOND), EVENT)
 
     waiting = wait_for(executor, lambda impact: "waiting" in impact.reason)
     assert waiting.reason == "it is waiting for the guest to restart"
@@ -242,7 +251,7 @@ def test_guest_that_shuts_down_instead_of_restarting_is_started(
 ) -> None:
     daemon.define("web-0", on_reboot="destroy")
 
-    executor = begin(executor_of(tmp_path, daemon, EVENT), EVENT)
+    executor = begin(executor_of(tmp_path, daemon), EVENT)
 
     assert wait_for(executor, is_over) == Impact(status=ImpactStatus.DONE)
     assert daemon.state("web-0") == RUNNING
@@ -253,11 +262,11 @@ def test_reboot_that_nobody_watched_is_unknown_and_not_done_again(
     daemon: Libvirtd, tmp_path: Path
 ) -> None:
     daemon.define("web-0")
-    begin(executor_of(tmp_path, daemon, EVENT, grace=2 * SECOND), EVENT)
+    begin(executor_of(tmp_path, daemon, grace=2 * SECOND), EVENT)
     wait_until(lambda: daemon.deeds()["reboot", "web-0"] == 1, "the guest is not asked")
     os.kill(steward_of(tmp_path), signal.SIGKILL)
 
-    second = executor_of(tmp_path, daemon, EVENT)
+    second = executor_of(tmp_path, daemon)
 
     lost = wait_for(second, lambda impact: impact.status is ImpactStatus.UNKNOWN)
     assert lost.reason == (
@@ -274,7 +283,7 @@ def test_guest_is_shut_down_and_stays_defined(
     daemon.define("web-0")
     event = event_of(event_type)
 
-    executor = begin(executor_of(tmp_path, daemon, event), event)
+    executor = begin(executor_of(tmp_path, daemon), event)
 
     assert wait_for(executor, is_over) == Impact(status=ImpactStatus.DONE)
     assert daemon.state("web-0") == OFF
@@ -287,7 +296,7 @@ def test_guest_that_does_not_shut_down_is_stopped_after_its_grace(
     daemon.define("web-0", on_poweroff="restart")
     event = event_of(EventType.TERMINATE)
 
-    executor = begin(executor_of(tmp_path, daemon, event, grace=2 * SECOND), event)
+    executor = begin(executor_of(tmp_path, daemon, grace=2 * SECOND), event)
 
     ended = wait_for(executor, is_over)
     assert ended.status is ImpactStatus.DONE
@@ -299,11 +308,11 @@ def test_guest_that_does_not_shut_down_is_stopped_after_its_grace(
 def test_other_replica_follows_the_mark_of_the_first(daemon: Libvirtd, tmp_path: Path) -> None:
     daemon.define("web-0")
     event = event_of(EventType.FREEZE, 3)
-    begin(executor_of(tmp_path, daemon, event), event)
+    begin(executor_of(tmp_path, daemon), event)
     wait_until(lambda: daemon.state("web-0") == PAUSED, "the guest is not suspended")
     (tmp_path / "other").mkdir()
 
-    other = begin(executor_of(tmp_path / "other", daemon, event), event)
+    other = begin(executor_of(tmp_path / "other", daemon), event)
 
     assert wait_for(other, is_over).status is ImpactStatus.DONE
     assert daemon.deeds()["suspend", "web-0"] == 1
@@ -315,7 +324,7 @@ def test_guest_is_found_by_its_uuid_first(daemon: Libvirtd, tmp_path: Path) -> N
     daemon.define("web-0")
     event = event_of(EventType.TERMINATE)
     fleet = fleet_of(vm_ids={WEB_0: uuid})
-    executor = make_libvirt(tmp_path, Hypervisor(uri=daemon.uri), fleet=fleet, event=event)
+    executor = make_libvirt(tmp_path, Hypervisor(uri=daemon.uri), fleet=fleet)
 
     begin(executor, event)
 
@@ -324,7 +333,7 @@ def test_guest_is_found_by_its_uuid_first(daemon: Libvirtd, tmp_path: Path) -> N
 
 
 def test_domain_that_is_not_there_fails_by_name(daemon: Libvirtd, tmp_path: Path) -> None:
-    executor = begin(executor_of(tmp_path, daemon, EVENT), EVENT)
+    executor = begin(executor_of(tmp_path, daemon), EVENT)
 
     ended = wait_for(executor, is_over)
     assert ended.status is ImpactStatus.FAILED
@@ -338,7 +347,7 @@ def test_guest_that_is_paused_by_somebody_is_left_alone(
     daemon.define("web-0").suspend()
     event = event_of(event_type, 1)
 
-    executor = begin(executor_of(tmp_path, daemon, event), event)
+    executor = begin(executor_of(tmp_path, daemon), event)
 
     ended = wait_for(executor, is_over)
     assert (ended.status, ended.reason) == (
@@ -367,9 +376,9 @@ def test_host_that_is_gone_fails_by_name(tmp_path: Path, uri: str, problem: str)
 
 def test_uri_that_needs_a_host_fails_without_one(tmp_path: Path) -> None:
     executor = make_libvirt(tmp_path, Hypervisor(uri="qemu+ssh://{host}/system"))
-    executor = replace(executor, host_of=lambda _: None)
+    order = replace(order_for(), host=None)
 
-    ended = wait_for(begin(executor, EVENT), is_over)
+    ended = wait_for(begin_order(executor, order), is_over)
 
     assert ended.reason == (
         "the URI 'qemu+ssh://{host}/system' needs a host, but the fleet has none for web-0"
@@ -403,16 +412,13 @@ def test_libvirt_that_hangs_holds_up_only_its_own_host(
     )
     executor = make_libvirt(tmp_path, hanging, Hypervisor(uri=daemon.uri), places_of_host=1)
 
-    began = time.monotonic()
-    begin(executor, EVENT)
-    executor.begin(EVENT, WEB_1, epoch=1)
-    took = time.monotonic() - began
-    other = wait_for(executor, is_over, (EVENT.event_id, WEB_1))
-    hung = executor.inquire(EVENT.event_id, WEB_0)
+    begin(executor)
+    begin_order(executor, OTHER)
+    other = wait_for(executor, is_over, OTHER)
+    hung = executor.inquire(ORDER)
     os.kill(steward_of(tmp_path), signal.SIGKILL)
-    (tmp_path / "impacts" / EVENT.event_id / "web-0.ended").touch()
+    (tmp_path / "tasks" / EVENT.event_id / "web-0.ended").touch()
 
-    assert took < 20, "it does not wait for the one that hangs"
     assert other.status is ImpactStatus.DONE
     assert hung.status is ImpactStatus.RUNNING
 
@@ -422,19 +428,23 @@ def test_guests_of_one_host_wait_for_a_place_of_it(daemon: Libvirtd, tmp_path: P
     executor = make_libvirt(
         tmp_path, Hypervisor(uri=daemon.uri, grace=2 * SECOND), places_of_host=1
     )
-    executor = replace(executor, host_of=lambda _: KVM_0)
+    second = replace(OTHER, host=KVM_0)
 
-    begin(executor, EVENT)
-    second = executor.begin(EVENT, WEB_1, epoch=1)
+    begin(executor)
+    said = executor.begin(second, Grant())
 
-    assert second.reason == "it is waiting: at most 1 run at once for host kvm-0"
-    wait_for(executor, is_over, (EVENT.event_id, WEB_1))
-    assert executor.inquire(EVENT.event_id, WEB_0).status is ImpactStatus.DONE
+    assert said == Impact(
+        status=ImpactStatus.NOT_BEGUN,
+        reason="it is waiting: at most 1 run at once for host kvm-0",
+    )
+    begin_when_there_is_a_place(executor, second)
+    assert wait_for(executor, is_over, second).status is ImpactStatus.FAILED, "there is none"
+    assert executor.inquire(ORDER).status is ImpactStatus.DONE
 
 
 def test_mark_that_is_gone_is_not_taken_for_nothing_done(daemon: Libvirtd, tmp_path: Path) -> None:
     daemon.define("web-0")
-    executor = begin(executor_of(tmp_path, daemon, EVENT), EVENT)
+    executor = begin(executor_of(tmp_path, daemon), EVENT)
     wait_until(lambda: daemon.deeds()["reboot", "web-0"] == 1, "the guest is not asked")
 
     element, everywhere = libvirt.VIR_DOMAIN_METADATA_ELEMENT, 3
@@ -462,13 +472,13 @@ def moving(
     event: ScheduledEvent,
     fleet: Topology | None = None,
     **more: object,
-) -> ContractedExecutor:
+) -> Guests:
     hypervisors = [
         Hypervisor(**{"uri": daemon.uri, "selection": Selection(hosts=(host,)), **more})  # type: ignore[arg-type]
         for daemon, host in zip(pair, (KVM_0, KVM_1), strict=True)
     ]
     fleet = fleet or fleet_of(host_called(KVM_0), host_called(KVM_1))
-    return begin(make_libvirt(folder, *hypervisors, fleet=fleet, event=event), event)
+    return begin(make_libvirt(folder, *hypervisors, fleet=fleet), event)
 
 
 DISK = """<disk type='file' device='disk'><source file='/default-pool/{name}'/>
@@ -614,11 +624,11 @@ def test_steward_that_dies_again_and_again_is_not_succeeded_for_ever(
     daemon: Libvirtd, tmp_path: Path
 ) -> None:
     daemon.define("web-0")
-    folder = tmp_path / "impacts" / EVENT.event_id
+    folder = tmp_path / "tasks" / EVENT.event_id
     folder.mkdir(parents=True)
     content = {"executor": "libvirt", "host": KVM_0, "plan": {"wrong": "on purpose"}}
     (folder / "web-0.begun").write_text(json.dumps(content), encoding="utf-8")
-    executor = executor_of(tmp_path, daemon, EVENT)
+    executor = executor_of(tmp_path, daemon)
 
     lost = wait_for(executor, lambda impact: impact.status is ImpactStatus.UNKNOWN)
     (folder / "web-0.ended").touch()
@@ -649,17 +659,20 @@ def test_executor_file_names_the_libvirt_of_a_host(daemon: Libvirtd, tmp_path: P
 
     database = f"sqlite:///{tmp_path / 'forewarn.db'}"
     settings = make_settings({"database": database, "executor_file": file})
-    store = open_sqlite(settings.database_path)
-    context = Context(who="test", now=NOW, at=NOW, new_id=lambda: EventId(str(uuid.uuid4())))
-    store.write(lambda tx: apply_fleet(tx, context, read_fleet_file(FLEET)))
-    store.write(lambda tx: tx.put_event(EVENT))
-    store.write(lambda tx: tx.next_epoch())
+    with closing(open_sqlite(settings.database_path)) as store:
+        context = Context(who="test", now=NOW, at=NOW, new_id=lambda: EventId(str(uuid.uuid4())))
+        store.write(lambda tx: apply_fleet(tx, context, read_fleet_file(FLEET)))
+        topology = store.read(lambda reading: reading.topology())
+        make = choose_runners(settings, OUTBOUND)
 
-    with choose_workforce(settings, OUTBOUND)(store, SystemClock()) as workforce:
-        workforce.executor.begin(EVENT, WEB_0, epoch=1)
-        ended = wait_for(workforce.executor, is_over)
-        other = workforce.executor.begin(EVENT, WEB_1, epoch=1)
-    store.close()
+        with make(store, SystemClock(), log_in(tmp_path)) as runners:
+            assigned = runners.assign_impact(EVENT, WEB_0, topology, NOW)
+            other = runners.assign_impact(EVENT, WEB_1, topology, NOW)
+            runner = runners.runner(assigned.runner)
+            assert runner is not None
+            runner.begin(ORDER, Grant())
+            ended = wait_for(runner, is_over)
 
+    assert assigned.runner == "libvirt"
     assert ended == Impact(status=ImpactStatus.DONE)
-    assert other == BY_HAND
+    assert other == MANUALLY

@@ -1,9 +1,9 @@
-"""A pause on one replica, while the one that leads is about to begin something."""
+"""A pause or a takeover by one replica, while another is about to begin something."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from itertools import count
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,134 +12,160 @@ from tests.executors.conftest import (
     EVENT,
     KEY,
     NOW,
-    WEB_0,
-    contract,
-    is_over,
+    ORDER,
+    find_among,
+    log_in,
+    make_command,
     make_webhook,
-    wait_for,
+    order_for,
     wait_until,
 )
 from tests.executors.target import Asked, OrderTarget
 
-from forewarn.bootstrap.order_records import IMPACT_ORDERS, OrderRecords
 from forewarn.clocks import SystemClock
-from forewarn.domain.impact import ImpactStatus
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.command import SCRIPTS, Command
-from forewarn.executors.impacts import IMPACTS, ContractedExecutor
-from forewarn.executors.processes import ProcessContractor
+from forewarn.domain.task import Owner, Task, TaskKey, TaskState, assign
+from forewarn.executors.command import Command
+from forewarn.executors.orders import PAUSED, Runner
 from forewarn.executors.targets import ImpactTarget
+from forewarn.executors.watcher import TaskWatcher
 from forewarn.operations.context import Context
 from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.ports.store import Store
 from forewarn.storage.postgres import open_postgres
 
 CONTEXT = Context(who="ops", now=NOW, at=NOW, new_id=lambda: EVENT.event_id)
+NODE, ANOTHER = "kvm-8:node", "kvm-9:node"
+OWNER = Owner(node=NODE, name="kvm-8", generation=1, heard_at=NOW)
 
 
+@dataclass(slots=True)
 class TwoReplicas:
-    """The one that leads, and another one on which the server is paused."""
+    """One that owns tasks, and another one, on which an operator or the new leader acts."""
 
-    def __init__(self, leading: Store, other: Store) -> None:
-        self.leading, self._other = leading, other
-        self.epoch = self.lead()
+    own: Store
+    other: Store
 
-    def lead(self) -> int:
-        return self._other.write(lambda tx: tx.next_epoch())
+    def reserve(self, vm: VmName) -> Task:
+        task = Task(
+            subject=EVENT.event_id,
+            name=vm,
+            vm=vm,
+            runner="script",
+            node=NODE,
+            epoch=1,
+            said=Impact(status=ImpactStatus.NOT_BEGUN),
+            reserved_at=NOW,
+        )
+        self.own.write(lambda tx: tx.put_task(task))
+        return task
+
+    def task(self, key: TaskKey = KEY) -> Task:
+        task = self.other.read(lambda reading: reading.task(key))
+        assert task is not None
+        return task
 
     def pause(self) -> None:
-        self._other.write(lambda tx: pause_server(tx, CONTEXT))
+        self.other.write(lambda tx: pause_server(tx, CONTEXT))
 
     def resume(self) -> None:
-        self._other.write(lambda tx: resume_server(tx, CONTEXT))
+        self.other.write(lambda tx: resume_server(tx, CONTEXT))
+
+    def take_over(self) -> None:
+        """Let the other one give what is reserved to itself, as a new leader does."""
+        taken = assign(self.task(), ANOTHER, epoch=2)
+        self.other.write(lambda tx: tx.put_task(taken))
+
+    def watch(self, runner: Runner, folder: Path) -> TaskWatcher:
+        class Only:
+            def runner(self, _: str) -> Runner:
+                return runner
+
+        return TaskWatcher(
+            self.own, runners=Only(), owner=OWNER, records=log_in(folder), wall=SystemClock()
+        )
 
 
 @pytest.fixture
 def replicas(postgres_url: str) -> Iterator[TwoReplicas]:
     with ExitStack() as stack:
-        yield TwoReplicas(
+        made = TwoReplicas(
             *(
-                stack.enter_context(closing(open_postgres(postgres_url, node="node-0")))
-                for _ in range(2)
+                stack.enter_context(closing(open_postgres(postgres_url, node=node)))
+                for node in (NODE, ANOTHER)
             )
         )
+        made.own.write(lambda tx: tx.put_event(EVENT))
+        made.own.write(lambda tx: tx.put_owner(OWNER))
+        yield made
 
 
-def make_script(
-    replicas: TwoReplicas, folder: Path, meanwhile: Callable[[], object]
-) -> ContractedExecutor:
-    """Return an executor; after its look, before it begins, something happens *meanwhile*."""
-
-    looks = count(1)
-
-    def find(_: Mapping[str, Any]) -> Command:
-        if next(looks) == 2:  # the first is to see who takes the order
-            meanwhile()
-        return Command(run=("/usr/bin/touch", f"{folder}/ran"))
-
-    contractor = ProcessContractor(
-        find,
-        SCRIPTS,
-        kind=IMPACTS,
-        records=OrderRecords(IMPACT_ORDERS, folder, replicas.leading).for_scripts(),
-        environment={},
-        clock=SystemClock(),
-    )
-    return contract(contractor)
-
-
-def test_script_does_not_begin_after_a_pause_on_another_replica(
-    replicas: TwoReplicas, tmp_path: Path
+@pytest.mark.parametrize("happens", ["pause", "take_over"])
+def test_script_does_not_begin_after_a_pause_or_takeover_on_another_replica(
+    replicas: TwoReplicas, tmp_path: Path, happens: str
 ) -> None:
-    pauses = iter([replicas.pause])
-    executor = make_script(replicas, tmp_path, lambda: [pause() for pause in pauses])
+    ran, command = tmp_path / "ran", Command(run=("/usr/bin/touch", f"{tmp_path}/ran"))
+    meanwhile, found = [getattr(replicas, happens)], find_among([command])
 
-    executor.begin(EVENT, WEB_0, epoch=replicas.epoch)
+    def find(about: Mapping[str, Any]) -> Command | None:
+        """Let it happen once: after the look of the watcher, before the permit."""
+        while meanwhile:
+            meanwhile.pop()()
+        return found(about)
 
-    wait_for(executor, lambda impact: impact.status is not ImpactStatus.RUNNING)
-    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
-    assert not (tmp_path / "ran").exists()
-    replicas.resume()
-    executor.begin(EVENT, WEB_0, epoch=replicas.epoch)
-    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+    runner = replace(make_command(tmp_path), find=find)
+    watcher = replicas.watch(runner, tmp_path)
+    replicas.reserve(VmName(KEY[1]))
 
+    watcher.attend()
+    runner.close()
 
-def test_script_does_not_begin_after_another_replica_took_over(
-    replicas: TwoReplicas, tmp_path: Path
-) -> None:
-    executor = make_script(replicas, tmp_path, replicas.lead)
-
-    executor.begin(EVENT, WEB_0, epoch=replicas.epoch)
-
-    wait_for(executor, lambda impact: impact.status is not ImpactStatus.RUNNING)
-    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
-    assert not (tmp_path / "ran").exists()
+    assert meanwhile == []
+    assert replicas.task().state is TaskState.RESERVED
+    assert not ran.exists()
+    watcher.attend()
+    assert runner.inquire(ORDER).status is ImpactStatus.NOT_BEGUN
+    if happens == "pause":
+        assert replicas.task().said.reason == PAUSED
+        replicas.resume()
+        wait_until(lambda: watcher.attend() is None, "it does not end")
+        assert replicas.task().said == Impact(status=ImpactStatus.DONE)
+        assert ran.exists()
 
 
 def test_order_that_waits_for_its_turn_is_not_sent_after_a_pause_on_another_replica(
     replicas: TwoReplicas, tmp_path: Path
 ) -> None:
     release, at_once, target = threading.Event(), 32, OrderTarget()
-    last = (EVENT.event_id, VmName("vm-last"))
+    last = VmName("vm-last")
+    vms = [VmName(f"vm-{number}") for number in range(at_once)]
 
     def hang(_: Asked) -> None:
         release.wait(60)
 
     target.on_post = hang
-    records = OrderRecords(IMPACT_ORDERS, tmp_path, replicas.leading).for_webhooks()
-    with target.listening():
-        executor = make_webhook(tmp_path, ImpactTarget(url=target.url), records=records)
-        for number in range(at_once):
-            executor.begin(EVENT, VmName(f"vm-{number}"), epoch=replicas.epoch)
+    with target.listening(), ExitStack() as closing_all:
+        runner = make_webhook(tmp_path, ImpactTarget(url=target.url))
+        closing_all.callback(runner.close)
+        closing_all.callback(release.set)
+        watcher = replicas.watch(runner, tmp_path)
+        for vm in vms:
+            replicas.reserve(vm)
+        watcher.attend()
         wait_until(lambda: len(target.asked) == at_once, "the target is not told")
-        executor.begin(EVENT, last[1], epoch=replicas.epoch)
+        replicas.reserve(last)
+        watcher.attend()
 
         replicas.pause()
         release.set()
+        wait_until(lambda: runner.inquire(order_for(last)).status is ImpactStatus.NOT_BEGUN, "")
+        watcher.attend()
 
-        waits = "it is waiting because the server is paused"
-        wait_for(executor, lambda impact: impact.reason == waits, last)
-        assert last not in target.deeds
+        key = (EVENT.event_id, last)
+        assert replicas.task(key).said == Impact(status=ImpactStatus.NOT_BEGUN, reason=PAUSED)
+        assert key not in target.deeds
         replicas.resume()
-        wait_for(executor, lambda impact: impact.reason == "working", last)
-        executor.close()
+        watcher.attend()
+        wait_until(lambda: key in target.deeds, "it is not sent")
+        assert replicas.task(key).state is TaskState.BEGUN

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.executors.conftest import (
     EVENT,
-    KEY,
     SECONDS,
-    WEB_0,
+    begin,
     is_over,
     make_command,
+    order_for,
     wait_for,
     wait_until,
 )
@@ -22,6 +22,7 @@ from tests.needs import need
 from tests.ports import free_port
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
 from forewarn.executors.configuration import read_roster
 from forewarn.files.tables import TablesError
@@ -90,7 +91,7 @@ def test_command_runs_on_the_host_with_the_variables_of_the_order(
         tmp_path, host.command(f"""["sh", "-c", '{told}', "x", "it's $HOME"]""")
     )
 
-    executor.begin(EVENT, WEB_0, epoch=7)
+    begin(executor)
 
     assert wait_for(executor, is_over) == Impact(status=ImpactStatus.DONE)
     connection, *rest = (tmp_path / "told").read_text(encoding="utf-8").strip().split("|")
@@ -110,7 +111,7 @@ def test_failure_on_the_host_is_told_as_it_was(
 ) -> None:
     executor = make_command(tmp_path, host.command(run))
 
-    executor.begin(EVENT, WEB_0, epoch=7)
+    begin(executor)
 
     ended = wait_for(executor, is_over)
     assert ended.status is ImpactStatus.FAILED
@@ -121,7 +122,7 @@ def test_host_that_does_not_answer_is_a_failure(host: Host, tmp_path: Path) -> N
     command = host.command("['true']", "ssh://{host}:1")
     executor = make_command(tmp_path, command)
 
-    executor.begin(EVENT, WEB_0, epoch=7)
+    begin(executor)
 
     ended = wait_for(executor, is_over)
     assert "Connection refused" in ended.reason
@@ -129,9 +130,9 @@ def test_host_that_does_not_answer_is_a_failure(host: Host, tmp_path: Path) -> N
 
 def test_virtual_machine_without_a_host_is_a_failure(host: Host, tmp_path: Path) -> None:
     executor = make_command(tmp_path, host.command("['true']"))
-    homeless = (KEY[0], type(WEB_0)("web-9"))
+    homeless = order_for(VmName("web-9"))
 
-    executor.begin(EVENT, homeless[1], epoch=7)
+    begin(executor, homeless)
 
     assert (
         "the fleet has no host for the virtual machine"

@@ -10,16 +10,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.executors.conftest import (
     EVENT,
     HOSTS,
     KEY,
     NOW,
+    ORDER,
+    OTHER,
     SECONDS,
     WEB_0,
-    WEB_1,
+    Grant,
+    begin,
     is_over,
     make_webhook,
+    order_for,
     wait_for,
     wait_until,
 )
@@ -28,16 +33,16 @@ from tests.executors.target import Asked, OrderTarget, Reply, say
 from forewarn.clocks import VirtualClock
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.impacts import ContractedExecutor
-from forewarn.executors.manual import BY_HAND
-from forewarn.executors.orders import Selection
+from forewarn.executors.orders import Order, Selection
 from forewarn.executors.targets import ImpactTarget
+from forewarn.executors.webhook import WebhookRunner
 from forewarn.outbound.transport import sign
+from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.vocabulary import EventType
 
 SECRET = "open-sesame"  # noqa: S105
 
-Maker = Callable[..., ContractedExecutor]
+Maker = Callable[..., WebhookRunner]
 
 
 @pytest.fixture
@@ -52,7 +57,7 @@ def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
     """Return a function that makes executors on the same state, for one target."""
     with ExitStack() as closing:
 
-        def make_one(**more: object) -> ContractedExecutor:
+        def make_one(**more: object) -> WebhookRunner:
             made = make_webhook(tmp_path, ImpactTarget(**{"url": target.url, **more}))  # type: ignore[arg-type]
             closing.callback(made.close)
             return made
@@ -60,9 +65,13 @@ def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
         yield make_one
 
 
-def begin(executor: ContractedExecutor) -> ContractedExecutor:
-    executor.begin(EVENT, WEB_0, epoch=7)
-    return executor
+FIRST = order_for(epoch=7)
+
+
+def post(runner: WebhookRunner, order: Order = FIRST) -> WebhookRunner:
+    """Begin *order*, and return the runner."""
+    begin(runner, order)
+    return runner
 
 
 def is_unknown(impact: Impact) -> bool:
@@ -72,7 +81,7 @@ def is_unknown(impact: Impact) -> bool:
 def test_target_is_told_about_the_event_and_asked_how_far_it_is(
     target: OrderTarget, make: Maker
 ) -> None:
-    executor = begin(make(headers={"Authorization": "Bearer 1"}, secret=SECRET))
+    executor = post(make(headers={"Authorization": "Bearer 1"}, secret=SECRET))
 
     running = wait_for(executor, lambda impact: impact.reason == "working")
     target.end(WEB_0, "done")
@@ -103,7 +112,7 @@ def is_signed(header: str, body: bytes) -> bool:
 def test_end_may_be_told_at_once(target: OrderTarget, make: Maker) -> None:
     target.on_post = lambda _: say(200, {"status": "failed", "message": "no\x1b such\nhost"})
 
-    impact = wait_for(begin(make()), is_over)
+    impact = wait_for(post(make()), is_over)
 
     assert impact == Impact(status=ImpactStatus.FAILED, reason="no suchhost")
 
@@ -113,8 +122,8 @@ def test_slow_target_keeps_nobody_waiting(target: OrderTarget, make: Maker) -> N
     target.on_post = lambda _: None if release.wait(SECONDS) else say(500)
     executor = make()
 
-    begin(executor)
-    first = executor.inquire(*KEY)
+    post(executor)
+    first = executor.inquire(ORDER)
     release.set()
 
     assert first.status is ImpactStatus.RUNNING
@@ -127,7 +136,7 @@ def test_target_that_is_down_is_tried_until_it_takes_the_order(
 ) -> None:
     answers = [say(503), say(500, {"status": "done"}), say(429, Retry_After="0")]
     target.on_post = lambda _: answers.pop() if answers else None
-    executor = begin(make())
+    executor = post(make())
 
     trouble = wait_for(executor, is_unknown)
     wait_for(executor, lambda impact: impact.reason == "working")
@@ -142,7 +151,7 @@ def test_target_says_when_to_try_again(target: OrderTarget, make: Maker) -> None
     target.on_post = lambda _: answers.pop() if answers else None
 
     began = time.monotonic()
-    wait_for(begin(make()), lambda impact: impact.reason == "working")
+    wait_for(post(make()), lambda impact: impact.reason == "working")
 
     assert time.monotonic() - began >= 1
 
@@ -152,7 +161,7 @@ def test_nobody_there_is_tried_until_time_is_out(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/T0KEN"
         executor = make_webhook(tmp_path, ImpactTarget(url=url, timeout=timedelta(seconds=1)))
-        trouble = wait_for(begin(executor), is_unknown)
+        trouble = wait_for(post(executor), is_unknown)
         impact = wait_for(executor, is_over)
         executor.close()
 
@@ -169,7 +178,7 @@ def test_nobody_there_is_tried_until_time_is_out(tmp_path: Path) -> None:
 def test_order_that_is_refused_has_failed(target: OrderTarget, make: Maker, code: int) -> None:
     target.on_post = lambda _: say(code, Location="/elsewhere")
 
-    impact = wait_for(begin(make()), is_over)
+    impact = wait_for(post(make()), is_over)
 
     assert impact.status is ImpactStatus.FAILED
     assert impact.reason.startswith(f"the target rejected it: {code} ")
@@ -179,7 +188,7 @@ def test_order_that_is_refused_has_failed(target: OrderTarget, make: Maker, code
 def test_target_that_hangs_fails_in_time_and_what_it_says_later_is_ignored(
     target: OrderTarget, make: Maker
 ) -> None:
-    executor = begin(make(timeout=timedelta(seconds=1)))
+    executor = post(make(timeout=timedelta(seconds=1)))
     wait_for(executor, lambda impact: impact.reason == "working")
 
     impact = wait_for(executor, is_over)
@@ -187,13 +196,13 @@ def test_target_that_hangs_fails_in_time_and_what_it_says_later_is_ignored(
 
     reason = "no result was reported within 1s: working"
     assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
-    assert executor.inquire(*KEY) == impact
-    assert make().inquire(*KEY) == impact, "also after a restart"
+    assert executor.inquire(ORDER) == impact
+    assert make().inquire(ORDER) == impact, "also after a restart"
 
 
 def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, make: Maker) -> None:
     target.delay = 0.5
-    executor = begin(make(request_timeout=0.1))
+    executor = post(make(request_timeout=0.1))
 
     trouble = wait_for(executor, is_unknown)
     target.delay = 0.0
@@ -206,7 +215,7 @@ def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, mak
 @pytest.mark.parametrize("part", ["headers", "body"])
 def test_target_that_drips_is_given_up_in_time(tmp_path: Path, part: str) -> None:
     with dripping(part) as (url, taken):
-        executor = begin(make_webhook(tmp_path, ImpactTarget(url=url, request_timeout=0.5)))
+        executor = post(make_webhook(tmp_path, ImpactTarget(url=url, request_timeout=0.5)))
         impact = wait_for(executor, lambda impact: bool(impact.reason))
         if part == "headers":
             wait_for(executor, lambda _: len(taken) > 1)
@@ -256,7 +265,7 @@ def test_target_that_says_done_of_what_was_never_begun_is_not_even_asked(
 ) -> None:
     target.end(WEB_0, "done")
 
-    assert make().inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    assert make().inquire(ORDER).status is ImpactStatus.NOT_BEGUN
     assert target.asked == []
 
 
@@ -268,15 +277,15 @@ def test_target_that_says_done_of_what_was_never_begun_is_not_even_asked(
 def test_target_that_has_forgotten_what_it_took_is_never_told_again(
     target: OrderTarget, make: Maker, lie: Reply
 ) -> None:
-    executor = begin(make())
+    executor = post(make())
     wait_for(executor, lambda impact: impact.reason == "working")
 
     target.on_get = lambda _: lie
     impact = wait_for(executor, is_unknown)
-    begin(executor)
+    post(executor)
     resumed = make()
     wait_for(resumed, is_unknown)
-    begin(resumed)
+    post(resumed)
 
     assert impact.reason == "the target accepted it, but no longer knows it"
     target.on_get = lambda _: None
@@ -312,7 +321,7 @@ OTHER_TYPES: list[dict[str, str]] = [
 def test_host_that_cannot_be_is_not_believed(
     target: OrderTarget, make: Maker, host: object
 ) -> None:
-    executor = begin(make())
+    executor = post(make())
     target.statuses[WEB_0] = {"status": "done", "host": host}
 
     impact = wait_for(executor, is_unknown)
@@ -325,7 +334,7 @@ def test_host_that_cannot_be_is_not_believed(
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
 def test_nonsense_is_not_believed(target: OrderTarget, make: Maker, nonsense: Reply) -> None:
-    executor = begin(make())
+    executor = post(make())
     wait_for(executor, lambda impact: impact.reason == "working")
 
     target.on_get = lambda _: nonsense
@@ -346,7 +355,7 @@ def test_json_is_read_whatever_the_content_type_says(
 ) -> None:
     target.on_get = lambda _: (200, headers, '{"status": "failed", "message": "défaut"}'.encode())
 
-    ended = wait_for(begin(make()), is_over)
+    ended = wait_for(post(make()), is_over)
 
     assert ended == Impact(status=ImpactStatus.FAILED, reason="défaut")
 
@@ -356,7 +365,7 @@ def test_answer_is_read_as_utf_8_with_replacements(target: OrderTarget, make: Ma
     kind = {"Content-Type": "application/json; charset=iso-8859-1"}
     target.on_get = lambda _: (200, kind, said.encode("iso-8859-1"))
 
-    assert wait_for(begin(make()), is_over).reason == "d\ufffdfaut"
+    assert wait_for(post(make()), is_over).reason == "d\ufffdfaut"
 
 
 @pytest.mark.parametrize("headers", OTHER_TYPES, ids=str)
@@ -365,7 +374,7 @@ def test_answer_to_the_order_is_read_whatever_the_content_type_says(
 ) -> None:
     target.on_post = lambda _: (202, headers, b'{"status": "done"}')
 
-    assert wait_for(begin(make()), is_over).status is ImpactStatus.DONE
+    assert wait_for(post(make()), is_over).status is ImpactStatus.DONE
 
 
 @pytest.mark.parametrize("said", [b"", b"ok", b"true", b"<h1>taken</h1>"])
@@ -374,7 +383,7 @@ def test_order_is_taken_by_an_answer_in_words(
 ) -> None:
     target.on_post = lambda _: (200, {"Content-Type": "text/plain"}, said)
 
-    running = wait_for(begin(make()), lambda impact: bool(impact.reason))
+    running = wait_for(post(make()), lambda impact: bool(impact.reason))
 
     assert running.status is ImpactStatus.RUNNING
     assert running.reason == "complete the event when it has ended"
@@ -387,7 +396,7 @@ def test_target_that_names_no_place_of_its_own_tells_the_end_by_completing_the_e
     target: OrderTarget, make: Maker, location: str
 ) -> None:
     target.on_post = lambda _: say(202, Location=location)
-    executor = begin(make(timeout=timedelta(seconds=2)))
+    executor = post(make(timeout=timedelta(seconds=2)))
 
     running = wait_for(executor, lambda impact: bool(impact.reason))
 
@@ -401,7 +410,7 @@ def test_clock_that_is_set_takes_no_time_from_the_target(
     target: OrderTarget, tmp_path: Path
 ) -> None:
     clock = VirtualClock(NOW)
-    executor = begin(make_webhook(tmp_path, ImpactTarget(url=target.url), wall=clock))
+    executor = post(make_webhook(tmp_path, ImpactTarget(url=target.url), wall=clock))
     wait_for(executor, lambda _: len(target.asked) > 1)
 
     clock.move_to(NOW + timedelta(hours=2))
@@ -416,25 +425,25 @@ def test_order_whose_answer_was_lost_in_a_crash_is_sent_again_under_the_same_id(
     target: OrderTarget, make: Maker
 ) -> None:
     target.delay = 2.0
-    begin(make())
+    post(make())
     wait_until(lambda: bool(target.asked), "the target is not told")
 
     second = make()  # as if the first had been killed before the answer came
-    assert second.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    assert second.inquire(ORDER).status is ImpactStatus.NOT_BEGUN
     target.delay = 0.0
-    second.begin(EVENT, WEB_0, epoch=8)
+    post(second, order_for(epoch=8))
 
     wait_for(second, lambda impact: impact.reason == "working")
     assert target.deeds == [KEY]
 
 
 def test_next_server_asks_where_the_target_said(target: OrderTarget, make: Maker) -> None:
-    first = begin(make())
+    first = post(make())
     wait_for(first, lambda impact: impact.reason == "working")
     first.close()
 
     second = make()
-    assert second.inquire(*KEY).status is ImpactStatus.RUNNING
+    assert second.inquire(ORDER).status is ImpactStatus.RUNNING
     target.end(WEB_0, "done")
 
     assert wait_for(second, is_over).status is ImpactStatus.DONE
@@ -442,46 +451,51 @@ def test_next_server_asks_where_the_target_said(target: OrderTarget, make: Maker
 
 
 def test_target_that_is_no_longer_in_the_file_is_not_asked(make: Maker) -> None:
-    first = begin(make())
+    first = post(make())
     wait_for(first, lambda impact: impact.reason == "working")
     first.close()
 
-    impact = make(url="http://127.0.0.1:1/orders").inquire(*KEY)
+    impact = make(url="http://127.0.0.1:1/orders").inquire(ORDER)
 
     assert impact.status is ImpactStatus.UNKNOWN
     assert impact.reason == "the target that accepted it is no longer in the executor file"
 
 
-def test_event_that_no_webhook_is_meant_for_is_left_to_the_operator(
+def test_target_that_is_gone_when_its_turn_comes_is_a_failure(
     target: OrderTarget, make: Maker
 ) -> None:
-    executor = make(selection=Selection(event_types=(EventType.FREEZE,)))
+    executor, permit = make(selection=Selection(event_types=(EventType.FREEZE,))), Grant()
 
-    assert executor.begin(EVENT, WEB_1, epoch=1) == BY_HAND
-    assert executor.inquire(EVENT.event_id, WEB_1) == BY_HAND
+    executor.begin(ORDER, permit)
+
+    reason = "the executor file has no webhook for a Reboot on host kvm-0"
+    assert executor.inquire(ORDER) == Impact(status=ImpactStatus.FAILED, reason=reason)
+    assert permit.asked == 0
     assert target.asked == []
 
 
-def test_closing_does_not_wait_for_a_target_that_hangs(target: OrderTarget, tmp_path: Path) -> None:
-    release = threading.Event()
-    target.on_post = lambda _: None if release.wait(SECONDS) else say(500)
-    executor = begin(make_webhook(tmp_path, ImpactTarget(url=target.url)))
-    executor.begin(EVENT, WEB_1, epoch=7)
+def test_closing_does_not_wait_for_a_target_that_hangs(target: OrderTarget, make: Maker) -> None:
+    release, answered = threading.Event(), list[Asked]()
+
+    def hang(asked: Asked) -> None:
+        release.wait(SECONDS)
+        answered.append(asked)
+
+    target.on_post = hang
+    executor = post(post(make()), OTHER)
     wait_until(lambda: len(target.asked) == 2, "the target is not told")
 
-    began = time.monotonic()
     executor.close()
-    took = time.monotonic() - began
-    release.set()
 
-    assert took < SECONDS / 2
+    assert answered == []
+    release.set()
 
 
 def test_closing_waits_a_moment_for_what_a_target_is_taking(
     target: OrderTarget, make: Maker
 ) -> None:
     target.delay = 0.3
-    executor = begin(make())
+    executor = post(make())
     wait_until(lambda: bool(target.asked), "the target is not told")
 
     executor.close()
@@ -495,10 +509,10 @@ def test_closed_executor_sends_nothing(target: OrderTarget, make: Maker) -> None
     executor = make()
     executor.close()
 
-    impact = begin(executor).inquire(*KEY)
+    impact = post(executor).inquire(ORDER)
 
     assert impact.status is ImpactStatus.NOT_BEGUN
-    wait_for(begin(make()), lambda impact: impact.reason == "working")
+    wait_for(post(make()), lambda impact: impact.reason == "working")
     assert [asked.method for asked in target.asked].count("POST") == 1
 
 
@@ -512,52 +526,60 @@ def test_order_that_runs_out_of_time_before_its_turn_is_not_sent(
 
     target.on_post = hang
     executor = make(timeout=timedelta(seconds=1))
-    vms = [VmName(f"vm-{number}") for number in range(at_once + 8)]
-    for vm in vms:
-        executor.begin(EVENT, vm, epoch=7)
+    orders = [order_for(VmName(f"vm-{number}")) for number in range(at_once + 8)]
+    permits = [Grant() for _ in orders]
+    for order, permit in zip(orders, permits, strict=True):
+        executor.begin(order, permit)
     wait_until(lambda: len(target.asked) == at_once, "the target is not told")
 
-    failed = [wait_for(executor, is_over, (EVENT.event_id, vm)) for vm in vms]
+    failed = [wait_for(executor, is_over, order) for order in orders]
     release.set()
     executor.close()
 
     assert {impact.status for impact in failed} == {ImpactStatus.FAILED}
     assert len(target.asked) == at_once
+    assert sum(permit.asked for permit in permits) == at_once
 
 
-def test_order_that_comes_during_a_pause_is_sent_after_it(
-    target: OrderTarget, tmp_path: Path
-) -> None:
-    paused = threading.Event()
-    paused.set()
-    executor = make_webhook(
-        tmp_path, ImpactTarget(url=target.url), may_begin=lambda: not paused.is_set()
-    )
-
-    assert begin(executor).inquire(*KEY).reason == "it is waiting because the server is paused"
-    assert target.asked == []
-    paused.clear()
-    wait_for(executor, lambda impact: impact.reason == "working")
-    executor.close()
-
-
-def test_order_that_its_target_has_not_taken_is_not_sent_again_during_a_pause(
-    target: OrderTarget, tmp_path: Path
-) -> None:
-    paused = threading.Event()
+def test_order_whose_permit_is_gone_is_not_sent_again(target: OrderTarget, make: Maker) -> None:
     target.on_post = lambda _: say(503)
-    executor = make_webhook(
-        tmp_path, ImpactTarget(url=target.url), may_begin=lambda: not paused.is_set()
-    )
-    begin(executor)
-    wait_for(executor, lambda impact: impact.status is ImpactStatus.UNKNOWN)
-    paused.set()
-    wait_for(executor, lambda impact: impact.reason == "it is waiting because the server is paused")
-    asked = len(target.asked)
+    executor, permit = make(), Grant()
+    executor.begin(ORDER, permit)
+    wait_for(executor, is_unknown)
 
-    assert executor.inquire(*KEY).reason == "it is waiting because the server is paused"
+    permit.is_given = False
+    waits = "it is waiting because the server is paused"
+    wait_for(executor, lambda impact: impact.reason == waits)
+    asked = len(target.asked)
+    looks = permit.looks
+    wait_for(executor, lambda _: permit.looks > looks)
+
+    assert executor.inquire(ORDER).reason == waits
     assert len(target.asked) == asked
-    paused.clear()
+    permit.is_given = True
     target.on_post = lambda _: None
     wait_for(executor, lambda impact: impact.reason == "working")
-    executor.close()
+    assert permit.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "logged"),
+    [(StoreUnavailableError("away"), []), (OSError("no memory"), ["webhook_executor_failed"])],
+)
+def test_permit_that_could_not_be_obtained_is_asked_for_again(
+    target: OrderTarget, make: Maker, trouble: Exception, logged: list[str]
+) -> None:
+    troubles = [trouble]
+
+    def fail() -> None:
+        if troubles:
+            raise troubles.pop()
+
+    executor, permit = make(), Grant(meanwhile=fail)
+    with capture_logs() as logs:
+        executor.begin(ORDER, permit)
+        wait_for(executor, lambda impact: impact.reason == "working")
+
+    assert permit.asked == 2
+    assert target.deeds == [KEY]
+    assert [line["event"] for line in logs] == logged

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from tests.executors.host_work import WORK
 from tests.feed.conftest import Center
-from tests.host_worker.own_host import put_operation
-from tests.http.conftest import MORNING, TOKEN
+from tests.host_worker.own_host import known, put_operation, reserve
+from tests.http.conftest import TOKEN
 
-from forewarn.domain.host_offer import HostOffer, OfferStatus
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName
+from forewarn.domain.task import TaskState
 from forewarn.executors.host_tasks import HostOrder, read_order
 
-KEY = (WORK.operation_id, "work")
 PATH = f"host-work/{WORK.operation_id}/work"
 TICKET = {"ticket": "0123456789abcdef"}
 ORDER = HostOrder(task=WORK, epoch=7)
@@ -22,22 +23,9 @@ ORDER = HostOrder(task=WORK, epoch=7)
 def center() -> Iterator[Center]:
     made = Center()
     put_operation(made.store, WORK)
-    offer = HostOffer(
-        operation_id=WORK.operation_id,
-        task=WORK.name,
-        host=WORK.host,
-        order=ORDER.describe(),
-        offered_at=MORNING,
-    )
-    made.store.write(lambda tx: tx.put_offer(offer))
+    reserve(made.store, epoch=7)
     yield made
     made.close()
-
-
-def known(center: Center) -> HostOffer:
-    offer = center.store.read(lambda reading: reading.host_offer(*KEY))
-    assert offer is not None
-    return offer
 
 
 def tasks(center: Center, token: str) -> Any:
@@ -57,13 +45,13 @@ def test_host_fetches_takes_and_reports_its_work(center: Center) -> None:
     assert [each["status"] for each in tasks(center, token)] == ["taken"]
     report = {"status": "running", "reason": "60\x1b %"}
     assert center.ask(token, "POST", f"{PATH}/report", report)[0] == 204
-    assert known(center).reason == "60 %"
+    assert known(center.store).said.reason == "60 %"
     done = {"status": "done", "reason": "patched", "host": "kvm-0"}
     assert center.ask(token, "POST", f"{PATH}/report", done)[0] == 204
 
     assert tasks(center, token) == []
-    assert known(center).status is OfferStatus.DONE
-    assert known(center).moved_to == "KVM-0"
+    ended = Impact(status=ImpactStatus.DONE, reason="patched", moved_to=HostName("KVM-0"))
+    assert known(center.store).said == ended
     audit = center.store.read(lambda reading: reading.audit(limit=10))
     acts = [(each.who, each.actor, each.action) for each in audit if "work" in each.action]
     assert acts == [
@@ -78,11 +66,11 @@ def test_token_of_another_host_finds_and_changes_nothing(center: Center) -> None
     assert tasks(center, other) == []
     assert center.ask(other, "POST", f"{PATH}/take", TICKET)[0] == 404
     assert center.ask(own, "POST", f"{PATH}/take", TICKET)[0] == 204
-    before = known(center)
+    before = known(center.store)
     status, problem = center.ask(other, "POST", f"{PATH}/report", {"status": "done"})
 
-    assert (status, problem["type"]) == (404, "urn:forewarn:problem:unknown-offer")
-    assert known(center) == before
+    assert (status, problem["type"]) == (404, "urn:forewarn:problem:unknown-fetched-task")
+    assert known(center.store) == before
 
 
 def test_host_says_of_no_machine_that_it_is_elsewhere(center: Center) -> None:
@@ -93,7 +81,7 @@ def test_host_says_of_no_machine_that_it_is_elsewhere(center: Center) -> None:
     status, problem = center.ask(token, "POST", f"{PATH}/report", report)
 
     assert (status, problem["type"]) == (422, "urn:forewarn:problem:other-host")
-    assert known(center).status is OfferStatus.TAKEN
+    assert known(center.store).state is TaskState.BEGUN
 
 
 @pytest.mark.parametrize(
@@ -109,11 +97,11 @@ def test_host_says_of_no_machine_that_it_is_elsewhere(center: Center) -> None:
     ],
 )
 def test_bad_request_changes_nothing(center: Center, path: str, body: object, status: int) -> None:
-    before = known(center)
+    before = known(center.store)
 
     assert center.ask(center.relay_token("kvm-0"), "POST", path, body)[0] == status
 
-    assert known(center) == before
+    assert known(center.store) == before
 
 
 def test_second_taker_is_refused(center: Center) -> None:
@@ -122,7 +110,7 @@ def test_second_taker_is_refused(center: Center) -> None:
 
     status, problem = center.ask(token, "POST", f"{PATH}/take", {"ticket": "f" * 16})
 
-    assert (status, problem["type"]) == (409, "urn:forewarn:problem:offer-refused")
+    assert (status, problem["type"]) == (409, "urn:forewarn:problem:taking-refused")
 
 
 def test_operators_and_fronts_fetch_nothing(center: Center) -> None:
@@ -131,4 +119,4 @@ def test_operators_and_fronts_fetch_nothing(center: Center) -> None:
         assert center.ask(token, "POST", f"{PATH}/take", TICKET)[0] == 403
         assert center.ask(token, "POST", f"{PATH}/report", {"status": "done"})[0] == 403
 
-    assert known(center).status is OfferStatus.OFFERED
+    assert known(center.store).state is TaskState.RESERVED

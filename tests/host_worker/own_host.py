@@ -3,27 +3,36 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from tests.executors.host_work import WORK
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.errors import ConflictError, NotFoundError
 from forewarn.domain.host_operation import HostOperation, HostPhase
 from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import HostName, OperationId
+from forewarn.domain.names import HostName
+from forewarn.domain.task import Task
 from forewarn.executors.command import Command
-from forewarn.executors.host_tasks import HOST_TASKS
-from forewarn.executors.processes import ProcessContractor
-from forewarn.executors.records import Records
+from forewarn.executors.fetched import FetchedByHost
+from forewarn.executors.host_tasks import HostOrder
+from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.task_log import TaskLog
 from forewarn.feed.upstream import UpstreamRefusedError
 from forewarn.host_worker.exchange import Exchange
 from forewarn.host_worker.fetcher import WorkFetcher
 from forewarn.host_worker.restarts import scripts_of_boot
 from forewarn.operations.context import Context
-from forewarn.operations.host_offers import find_offers, report_offer, take_offer
+from forewarn.operations.tasks import (
+    describe_offer,
+    find_fetched_tasks,
+    report_fetched_task,
+    take_task,
+)
 from forewarn.ports.store import Store, StoreUnavailableError
 from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -44,6 +53,32 @@ def put_operation(store: Store, task: HostTask, phase: HostPhase = HostPhase.WOR
         ended_at=began if phase is HostPhase.OVER else None,
     )
     store.write(lambda tx: tx.put_operation(operation))
+
+
+def reserve(store: Store, task: HostTask = WORK, *, epoch: int = 1) -> Task:
+    """Have *task* reserved for its host, as the leader does."""
+    assigned = FetchedByHost().assign(task, HostOrder(task=task, epoch=0).describe())
+    assert assigned.node is not None
+    row = Task(
+        subject=task.operation_id,
+        name=task.name,
+        host=task.host,
+        runner=assigned.runner,
+        node=assigned.node,
+        epoch=epoch,
+        said=assigned.said,
+        reserved_at=SystemClock().now(),
+        details=assigned.details,
+    )
+    store.write(lambda tx: tx.put_task(row))
+    return row
+
+
+def known(store: Store, task: HostTask = WORK) -> Task:
+    """Return how far *task* is, as the server knows it."""
+    row = store.read(lambda reading: reading.task((task.operation_id, task.name)))
+    assert row is not None
+    return row
 
 
 @dataclass(slots=True)
@@ -79,22 +114,31 @@ class Routes:
         return answer
 
     def _tasks(self) -> Any:
-        offers = self.store.read(lambda reading: find_offers(reading, self.host))
-        return {"tasks": [asdict(offer) for offer in offers]}
+        tasks = self.store.read(lambda reading: find_fetched_tasks(reading, self.host))
+        return {
+            "tasks": [
+                {
+                    "name": task.name,
+                    "status": describe_offer(task),
+                    "order": {**task.details["order"], "epoch": task.epoch},
+                }
+                for task in tasks
+            ]
+        }
 
     def _answer(self, path: str, body: Any) -> None:
         _, operation_id, task, verb = path.split("/")
-        offered = OperationId(operation_id), task
+        key = operation_id, task
         now = SystemClock().now()
         context = Context(who="relay", now=now, at=now, new_id=lambda: event_id(f"{1:032x}"))
         try:
             if verb == "take":
                 ticket = body["ticket"]
-                self.store.write(lambda tx: take_offer(tx, context, self.host, offered, ticket))
+                self.store.write(lambda tx: take_task(tx, context, self.host, key, ticket))
                 return
             host = body.get("host")
             said = Impact(status=ImpactStatus(body["status"]), reason=body["reason"], moved_to=host)
-            self.store.write(lambda tx: report_offer(tx, context, self.host, offered, said))
+            self.store.write(lambda tx: report_fetched_task(tx, context, self.host, key, said))
         except NotFoundError as error:
             raise UpstreamRefusedError(404, str(error)) from error
         except ConflictError as error:
@@ -116,24 +160,23 @@ class OwnHost:
         self.routes = Routes(self.store)
 
     @property
-    def records(self) -> Records:
-        return Records(self.folder / "host-work")
+    def records(self) -> TaskLog:
+        return TaskLog(self.folder / "host-work")
 
     @contextmanager
     def process(self, ticket: str = "ticket-of-process") -> Iterator[WorkFetcher]:
         """Give a loop that the caller turns."""
-        contractor = ProcessContractor(
+        runner = ProcessRunner(
             lambda about: self.commands.get(HostTaskKind(about["task"])),
             scripts_of_boot(self.boot_id, restarts_host=self.restarts_host),
-            kind=HOST_TASKS,
-            records=self.records,
+            log=self.records,
             environment={"PATH": "/usr/bin:/bin"},
             clock=SystemClock(),
         )
-        with closing(contractor):
+        with closing(runner):
             yield WorkFetcher(
                 exchange=Exchange(server=self.routes, ticket=ticket),
-                contractor=contractor,
+                runner=runner,
                 records=self.records,
                 boot_id=self.boot_id,
                 chance=lambda: 0.5,

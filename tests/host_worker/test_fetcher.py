@@ -4,21 +4,20 @@ import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 from tests.executors.conftest import ask_until, script, wait_until
-from tests.executors.host_work import TASKS, WORK, host_work, make_host_worker
-from tests.host_worker.own_host import OwnHost, put_operation, store_with
+from tests.executors.host_work import TASKS, WORK
+from tests.host_worker.own_host import OwnHost, known, put_operation, reserve, store_with
 
 from forewarn.domain.host_operation import HostPhase
-from forewarn.domain.host_work import HostTask, HostTaskKind
+from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.task import TaskState, lose
 from forewarn.executors.command import Command
-from forewarn.executors.fetched import FetchedByHost
-from forewarn.executors.host_tasks import ContractedHostWorker, HostOrder
+from forewarn.executors.host_tasks import HostOrder
 from forewarn.host_worker.exchange import Exchange
 from forewarn.host_worker.fetcher import WorkFetcher, WorkRefusedError
 from forewarn.ports.store import Store
@@ -35,12 +34,6 @@ while [ ! -e {folder}/end ]; do sleep 0.02; done
 def store(tmp_path: Path) -> Iterator[Store]:
     with store_with(WORK, tmp_path) as opened:
         yield opened
-
-
-@pytest.fixture
-def server(store: Store, tmp_path: Path) -> ContractedHostWorker:
-    (tmp_path / "server").mkdir()
-    return make_host_worker(tmp_path / "server", host_work(FetchedByHost()), store=store)
 
 
 @pytest.fixture
@@ -62,21 +55,14 @@ def ran(host: OwnHost) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-def begin(server: ContractedHostWorker, task: HostTask = WORK) -> Impact:
-    return server.begin(task, epoch=1)
+def turn(fetcher: WorkFetcher, store: Store, status: ImpactStatus, reason: str = "") -> Impact:
+    """Turn the loop until the server knows that the work is in *status*, for some *reason*."""
 
-
-def turn(fetcher: WorkFetcher, server: ContractedHostWorker, status: ImpactStatus) -> Impact:
-    """Turn the loop until the server knows that the work is in *status*."""
-
-    def inquire() -> Impact:
+    def turn_once() -> Impact:
         fetcher.round()
-        return server.inquire(WORK)
+        return known(store).said
 
-    is_heard = ask_until(
-        inquire, lambda said: said.status is status and "fetched" not in said.reason
-    )
-    return replace(is_heard, ask_again_at=None)
+    return ask_until(turn_once, lambda said: said.status is status and reason in said.reason)
 
 
 def turn_until_it_runs(fetcher: WorkFetcher, host: OwnHost) -> None:
@@ -87,51 +73,37 @@ def turn_until_it_runs(fetcher: WorkFetcher, host: OwnHost) -> None:
     wait_until(runs, "the script does not run")
 
 
-def test_work_waits_for_its_host_and_says_so(server: ContractedHostWorker) -> None:
-    said = begin(server)
-
-    assert said.status is ImpactStatus.RUNNING
-    assert said.reason.startswith("the host has not fetched it yet; check that forewarn host")
-
-
-def test_host_tells_how_far_it_is_and_how_it_ended(
-    server: ContractedHostWorker, host: OwnHost
-) -> None:
-    begin(server)
+def test_host_tells_how_far_it_is_and_how_it_ended(store: Store, host: OwnHost) -> None:
+    reserve(store)
     with host.process() as fetcher:
-        running = ask_until(
-            lambda: (fetcher.round(), server.inquire(WORK))[1], lambda said: said.reason == "begun"
-        )
+        turn(fetcher, store, ImpactStatus.RUNNING, "begun")
         end(host.folder, "echo no disk; exit 3")
-        ended = turn(fetcher, server, ImpactStatus.FAILED)
+        ended = turn(fetcher, store, ImpactStatus.FAILED)
 
-    assert running.status is ImpactStatus.RUNNING
     assert ended.reason == "exit code 3: no disk"
     assert len(ran(host)) == 1
 
 
-def test_process_that_is_killed_finds_its_work_again(
-    server: ContractedHostWorker, host: OwnHost
-) -> None:
-    begin(server)
+def test_process_that_is_killed_finds_its_work_again(store: Store, host: OwnHost) -> None:
+    reserve(store)
     with host.process("first") as fetcher:
         turn_until_it_runs(fetcher, host)
     with host.process("second") as fetcher:
-        turn(fetcher, server, ImpactStatus.RUNNING)
+        turn(fetcher, store, ImpactStatus.RUNNING)
         end(host.folder)
-        turn(fetcher, server, ImpactStatus.DONE)
+        turn(fetcher, store, ImpactStatus.DONE)
 
     assert len(ran(host)) == 1
 
 
 def test_process_that_is_killed_before_it_wrote_anything_down_leaves_it_unknown(
-    server: ContractedHostWorker, host: OwnHost
+    store: Store, host: OwnHost
 ) -> None:
-    begin(server)
+    reserve(store)
     assert Exchange(server=host.routes, ticket="first").take(KEY)
 
     with host.process("second") as fetcher:
-        said = turn(fetcher, server, ImpactStatus.UNKNOWN)
+        said = turn(fetcher, store, ImpactStatus.UNKNOWN)
         fetcher.round()
 
     assert said.reason.startswith("the host took it, and has no record of it")
@@ -139,23 +111,35 @@ def test_process_that_is_killed_before_it_wrote_anything_down_leaves_it_unknown(
     assert ran(host) == []
 
 
+def test_host_says_only_once_that_it_does_not_know(store: Store, host: OwnHost) -> None:
+    reserve(store)
+    assert Exchange(server=host.routes, ticket="first").take(KEY)
+    with host.process("second") as fetcher:
+        turn(fetcher, store, ImpactStatus.UNKNOWN)
+        store.write(lambda tx: tx.put_task(lose(known(store), known(store).said.reason)))
+        host.routes.asked.clear()
+
+        for _ in range(3):
+            fetcher.round()
+
+    assert host.routes.asked == ["host-work"] * 3
+
+
 @pytest.mark.parametrize("verb", ["take", "report", "host-work"])
-def test_answer_that_is_lost_is_asked_for_again(
-    server: ContractedHostWorker, host: OwnHost, verb: str
-) -> None:
+def test_answer_that_is_lost_is_asked_for_again(store: Store, host: OwnHost, verb: str) -> None:
     host.routes.lost.add(verb)
-    begin(server)
+    reserve(store)
     end(host.folder)
 
     with host.process() as fetcher:
-        turn(fetcher, server, ImpactStatus.DONE)
+        turn(fetcher, store, ImpactStatus.DONE)
 
     assert host.routes.lost == set()
     assert len(ran(host)) == 1
 
 
-def test_work_goes_on_while_the_server_is_away(server: ContractedHostWorker, host: OwnHost) -> None:
-    begin(server)
+def test_work_goes_on_while_the_server_is_away(store: Store, host: OwnHost) -> None:
+    reserve(store)
     with host.process() as fetcher, capture_logs() as logs:
         turn_until_it_runs(fetcher, host)
         host.routes.is_away = True
@@ -163,7 +147,7 @@ def test_work_goes_on_while_the_server_is_away(server: ContractedHostWorker, hos
         end(host.folder)
         wait_until(lambda: host.records.ended(KEY) is not None, "the script does not end")
         host.routes.is_away = False
-        turn(fetcher, server, ImpactStatus.DONE)
+        turn(fetcher, store, ImpactStatus.DONE)
 
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (0.375, 11.25)
@@ -174,10 +158,10 @@ def test_work_goes_on_while_the_server_is_away(server: ContractedHostWorker, hos
 
 @pytest.mark.parametrize("restarts_host", [True, False])
 def test_work_of_an_earlier_boot_is_done_if_it_restarts_the_host(
-    server: ContractedHostWorker, host: OwnHost, *, restarts_host: bool
+    store: Store, host: OwnHost, *, restarts_host: bool
 ) -> None:
     host.restarts_host = restarts_host
-    begin(server)
+    reserve(store)
     with host.process() as fetcher:
         turn_until_it_runs(fetcher, host)
     for process in map(int, reversed(ran(host)[0].split())):
@@ -185,48 +169,59 @@ def test_work_of_an_earlier_boot_is_done_if_it_restarts_the_host(
 
     host.boot_id = "boot-2"
     with host.process() as fetcher:
-        said = turn(fetcher, server, ImpactStatus.DONE if restarts_host else ImpactStatus.UNKNOWN)
+        said = turn(fetcher, store, ImpactStatus.DONE if restarts_host else ImpactStatus.UNKNOWN)
 
     assert ("the host restarted before it ended" in said.reason) is not restarts_host
     assert len(ran(host)) == 1
 
 
-def test_offer_of_a_restored_database_is_not_done_again(
-    store: Store, server: ContractedHostWorker, host: OwnHost
-) -> None:
-    begin(server)
+def test_offer_of_a_restored_database_is_not_done_again(store: Store, host: OwnHost) -> None:
+    reserve(store)
     end(host.folder)
     with host.process() as fetcher:
-        turn(fetcher, server, ImpactStatus.DONE)
-    offer = store.read(lambda reading: reading.host_offer(*KEY))
-    assert offer is not None
-    store.write(lambda tx: tx.put_offer(replace(offer, status=type(offer.status).OFFERED)))
+        turn(fetcher, store, ImpactStatus.DONE)
+    reserve(store)
 
     with host.process() as fetcher:
-        turn(fetcher, server, ImpactStatus.DONE)
+        turn(fetcher, store, ImpactStatus.DONE)
 
     assert len(ran(host)) == 1
 
 
-def test_task_for_which_the_host_names_no_program_fails(
-    store: Store, server: ContractedHostWorker, host: OwnHost
+def test_host_that_was_silent_for_too_long_still_reports_the_end(
+    store: Store, host: OwnHost
 ) -> None:
+    reserve(store)
+    with host.process("first") as fetcher:
+        turn(fetcher, store, ImpactStatus.RUNNING, "begun")
+    lost = lose(known(store), "the host began it, and has been away since then")
+    store.write(lambda tx: tx.put_task(lost))
+
+    with host.process("second") as fetcher:
+        fetcher.round()
+        assert known(store).said == lost.said
+        end(host.folder)
+        turn(fetcher, store, ImpactStatus.DONE)
+
+    assert known(store).state is TaskState.ENDED
+    assert len(ran(host)) == 1
+
+
+def test_task_for_which_the_host_names_no_program_fails(store: Store, host: OwnHost) -> None:
     put_operation(store, RETURN, HostPhase.RETURN)
-    begin(server, RETURN)
+    reserve(store, RETURN)
 
     with host.process() as fetcher:
         said = ask_until(
-            lambda: (fetcher.round(), server.inquire(RETURN))[1], lambda said: said.is_over
+            lambda: (fetcher.round(), known(store, RETURN).said)[1], lambda said: said.is_over
         )
 
     assert said.status is ImpactStatus.FAILED
     assert said.reason == "the host work file of the host names no program for return"
 
 
-def test_work_that_an_operator_has_skipped_is_not_begun(
-    store: Store, server: ContractedHostWorker, host: OwnHost
-) -> None:
-    begin(server)
+def test_work_that_an_operator_has_skipped_is_not_begun(store: Store, host: OwnHost) -> None:
+    reserve(store)
     put_operation(store, WORK, HostPhase.OVER)
 
     with host.process() as fetcher:
@@ -236,21 +231,15 @@ def test_work_that_an_operator_has_skipped_is_not_begun(
     assert ran(host) == []
 
 
-def test_disk_that_cannot_be_written_is_said_and_tried_again(
-    server: ContractedHostWorker, host: OwnHost
-) -> None:
-    begin(server)
+def test_disk_that_cannot_be_written_is_said_and_tried_again(store: Store, host: OwnHost) -> None:
+    reserve(store)
     (host.folder / "host-work").write_text("in the way", encoding="utf-8")
     with host.process() as fetcher:
-        said = ask_until(
-            lambda: (fetcher.round(), server.inquire(WORK))[1],
-            lambda said: "cannot be begun" in said.reason,
-        )
+        turn(fetcher, store, ImpactStatus.RUNNING, "cannot be begun")
         (host.folder / "host-work").unlink()
         end(host.folder)
-        turn(fetcher, server, ImpactStatus.DONE)
+        turn(fetcher, store, ImpactStatus.DONE)
 
-    assert said.status is ImpactStatus.RUNNING
     assert len(ran(host)) == 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.records import Records
+from forewarn.executors.task_log import TaskLog
 from forewarn.host_worker.process import KEPT, StateDirectoryError, held, remove_old
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -44,7 +44,7 @@ def test_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_old_records_are_removed(tmp_path: Path) -> None:
-    records = Records(tmp_path / "host-work")
+    records = TaskLog(tmp_path / "host-work")
     for name, age in (("old", KEPT + timedelta(days=1)), ("new", KEPT - timedelta(days=1))):
         records.end((name, "work"), ImpactStatus.DONE)
         moment = (NOW - age).timestamp()

@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.tasks import RUNNING, Assigner, Workers
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import Blocker, BlockerKind, VerdictKind
@@ -20,12 +21,11 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder, pause
-from forewarn.domain.names import MaintenanceId, VmName
+from forewarn.domain.names import MaintenanceId
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.windows import Calendar, read_window
-from forewarn.executors.manual import ManualExecutor
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.executors.simulated import Manual, Simulated
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import (
@@ -46,7 +46,8 @@ from forewarn.operations.maintenances import (
     resume_maintenance,
     start_maintenance,
 )
-from forewarn.ports.executor import Executor
+from forewarn.ports.runner import Assigner as AnyAssigner
+from forewarn.ports.runner import Assignment
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
@@ -102,25 +103,14 @@ class Doors:
         return self.answer
 
 
-class Mute:
-    """An executor that has lost count of what it does."""
-
-    def __init__(self, ask_again_at: datetime | None, *, has_no_executor: bool = False) -> None:
-        self._ask_again_at = ask_again_at
-        self._has_no_executor = has_no_executor
-
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        del epoch
-        return self.inquire(event.event_id, vm)
-
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        del event_id, vm
-        return Impact(
-            status=ImpactStatus.UNKNOWN,
-            reason="no answer",
-            ask_again_at=self._ask_again_at,
-            has_no_executor=self._has_no_executor,
-        )
+def unknown(ask_again_at: datetime | None, *, has_no_executor: bool = False) -> Impact:
+    """Return what somebody says who has lost count of what it does."""
+    return Impact(
+        status=ImpactStatus.UNKNOWN,
+        reason="no answer",
+        ask_again_at=ask_again_at,
+        has_no_executor=has_no_executor,
+    )
 
 
 class World:
@@ -133,18 +123,21 @@ class World:
         self.failures: dict[str, str] = {}
         self.doors = Doors()
         self._ids = (event_id(f"{number:032x}") for number in count(1))
+        self.workers = Workers(store)
         self.scheduler = self.lead(
-            SimulatedExecutor(store, self.clock, failure_of=lambda _, vm: self.failures.get(vm, ""))
+            Simulated(failure_of_impact=lambda _, vm: self.failures.get(vm, ""))
         )
 
     def context(self) -> Context:
         now = self.clock.now()
         return Context(who="alice", now=now, at=now, new_id=self._ids.__next__, rules=self.rules)
 
-    def lead(self, executor: Executor) -> Scheduler:
+    def lead(self, assigner: AnyAssigner, says: Impact = RUNNING) -> Scheduler:
+        """Lead anew; what is not simulated or by hand *says* this."""
+        self.workers.says = lambda _: says
         self.scheduler = Scheduler(
             store=self.store,
-            executor=executor,
+            assigner=assigner,
             context=self.context,
             epoch=self.store.write(lambda tx: tx.next_epoch()),
             gates=self.doors,
@@ -167,7 +160,7 @@ class World:
         begun = self.store.write(
             lambda tx: start_maintenance(tx, self.context(), order, gates=["smoke"])
         )
-        self.scheduler.settle()
+        self.settle()
         return begun
 
     def announce(self, *names: str) -> ScheduledEvent:
@@ -182,18 +175,21 @@ class World:
 
     def approve(self, name: EventId) -> None:
         self.store.write(lambda tx: approve_event(tx, self.context(), name))
-        self.scheduler.settle()
+        self.settle()
 
     def complete(self, name: EventId) -> None:
         self.store.write(lambda tx: complete_event(tx, self.context(), name))
 
     def advance(self, **duration: float) -> None:
-        self.scheduler.advance(timedelta(**duration), move_to=self.clock.move_to)
+        self.workers.advance(self.scheduler, self.clock, timedelta(**duration))
+
+    def settle(self) -> None:
+        self.workers.settle(self.scheduler, self.clock.now)
 
     def apply(self, change: tuple[str, str]) -> None:
         declared = read_fleet_file(FLEET.replace(*change))
         self.store.write(lambda tx: apply_fleet(tx, self.context(), declared))
-        self.scheduler.settle()
+        self.settle()
 
     def explain(self, maintenance_id: str = M1) -> MaintenanceExplanation:
         return self.store.read(
@@ -279,7 +275,7 @@ def test_event_that_starts_together_with_one_that_has_more_time(world: World) ->
 
 
 def test_events_of_a_host_that_are_carried_out_by_hand_are_said_once(world: World) -> None:
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     world.start(hosts=("kvm-0",))
     for name in (E2, E3):
         world.approve(name)
@@ -347,7 +343,7 @@ def test_event_that_waits_for_a_restart_of_its_virtual_machine(world: World) -> 
 
 
 def test_event_that_waits_for_a_restart_by_hand(world: World) -> None:
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     world.start("db")
     restarted = world.restart("db-0")
 
@@ -368,7 +364,7 @@ def test_impact_that_is_not_simulated_ends_nobody_knows_when(world: World) -> No
 
 
 def test_impact_that_is_carried_out_by_hand(world: World) -> None:
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     world.start("db")
     world.approve(E1)
 
@@ -392,7 +388,7 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
 def test_impact_of_which_nobody_knows(
     world: World, ask_again_at: datetime | None, ending: str, kind: VerdictKind
 ) -> None:
-    world.lead(Mute(ask_again_at))
+    world.lead(Assigner(), unknown(ask_again_at))
     world.start("db")
     world.approve(E1)
 
@@ -404,7 +400,8 @@ def test_impact_of_which_nobody_knows(
 
 
 def test_impact_without_an_executor_waits_for_whoever_corrects_its_file(world: World) -> None:
-    world.lead(Mute(MONDAY + timedelta(minutes=1), has_no_executor=True))
+    said = unknown(MONDAY + timedelta(minutes=1), has_no_executor=True)
+    world.lead(Assigner(assignment=Assignment(runner="", said=said)))
     world.start("db")
     world.approve(E1)
 
@@ -418,28 +415,33 @@ def test_impact_without_an_executor_waits_for_whoever_corrects_its_file(world: W
 
 
 def test_new_leader_says_what_the_old_one_said_before_it_has_asked(world: World) -> None:
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     world.start("db")
     world.approve(E1)
     before = world.explain()
 
-    world.lead(ManualExecutor())
+    world.lead(Manual())
 
     assert ReasonKind.BY_HAND in world.blockers()
     assert world.explain() == before
 
 
-def test_impact_that_nobody_was_asked_about_since_the_server_started(world: World) -> None:
+def test_impact_that_has_not_begun(world: World) -> None:
     world.start("db")
     world.store.write(lambda tx: start_event(tx, world.context(), E1))
+    before_it_is_reserved = world.sentence(ReasonKind.NOT_BEGUN)
+    world.lead(Assigner()).settle()
 
-    said = "The server has not asked the executor about db-0"
-    assert said in world.sentence(ReasonKind.NOT_ASKED)
+    assert before_it_is_reserved == world.sentence(ReasonKind.NOT_BEGUN)
+    assert before_it_is_reserved == (
+        f"Event {E1} in {DB}: The event started at 2026-01-05 08:00:00 GMT, but the impact on "
+        "db-0 has not begun."
+    )
 
 
 def test_event_that_takes_longer_than_expected(world: World) -> None:
     world.rules = Rules(overdue_after=timedelta(minutes=10))
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     world.start("db")
     world.approve(E1)
     world.advance(minutes=11)
@@ -545,7 +547,7 @@ def test_failure_of_an_impact(world: World) -> None:
 def test_event_that_an_operator_has_canceled(world: World) -> None:
     world.start("db")
     world.store.write(lambda tx: cancel_event(tx, world.context(), E1, reason=""))
-    world.scheduler.settle()
+    world.settle()
 
     assert f"{DB} was canceled at 2026-01-05 08:00:00 GMT, so no further" in (
         world.sentence(BlockerKind.FAILURE)
@@ -666,7 +668,7 @@ def test_scope_that_is_busy_with_another_maintenance(world: World) -> None:
 
 
 def test_scope_that_is_busy_with_what_somebody_does_by_hand(world: World) -> None:
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     event = world.announce("web-1")
     begun = world.start("web")
     world.approve(event.event_id)
@@ -677,7 +679,7 @@ def test_scope_that_is_busy_with_what_somebody_does_by_hand(world: World) -> Non
 
 
 def test_scope_that_is_busy_with_what_nobody_knows_of(world: World) -> None:
-    world.lead(Mute(None))
+    world.lead(Assigner(), unknown(None))
     world.start("web")
     other = world.start("web")
     world.approve(E1)
@@ -720,7 +722,7 @@ def test_capacity_while_something_else_is_in_flight(world: World) -> None:
 
 
 def test_capacity_while_somebody_does_something_by_hand(world: World) -> None:
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     order = EventOrder(event_type=EventType.REBOOT, resources=("web-2",), started=True)
     (event,) = world.store.write(lambda tx: create_events(tx, world.context(), order))
     begun = world.start("web", course=Course(min_available=60, in_order=True))
@@ -813,7 +815,7 @@ def test_operator_starts_an_event_outside_the_window(world: World) -> None:
     world.advance(minutes=46)
 
     world.store.write(lambda tx: start_event(tx, world.context(), E1))
-    world.scheduler.settle()
+    world.settle()
 
     assert world.blockers().keys() == {ReasonKind.RUNNING}
 
@@ -1003,11 +1005,11 @@ def test_what_is_over_is_held_by_nothing(world: World) -> None:
 
 
 def test_what_is_done_but_not_yet_recorded_so_is_about_to_go_on(world: World) -> None:
-    world.lead(ManualExecutor())
+    world.lead(Manual())
     world.start("db")
     world.approve(E1)
     world.complete(E1)
-    world.scheduler.settle()
+    world.settle()
     world.approve(E2)
     world.complete(E2)
 
@@ -1050,6 +1052,8 @@ def test_every_kind_that_is_known_is_brought_about_here() -> None:
     elsewhere = {
         BlockerKind.ELSEWHERE: "tests/http/control/test_blockers.py",
         BlockerKind.SERVER_PAUSED: "tests/operations/test_pausing.py",
+        BlockerKind.BUSY_TASK: "tests/operations/test_word_of_an_operator.py",
+        BlockerKind.BUSY_UNKNOWN: "tests/operations/test_word_of_an_operator.py",
     }
 
     assert [

@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from tests.tasks import Assigner
 
 from forewarn.domain.course import Course
 from forewarn.domain.errors import CapacityError, MaintenanceOverError, WindowTooShortError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.files.fleet import read_fleet_file
@@ -159,7 +159,7 @@ def test_unknown_maintenance_is_not_changed(fleet: Store, operator: Context) -> 
 
 
 def announce(store: Store, context: Context) -> tuple[ScheduledEvent, ...]:
-    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=tx.next_epoch()))
+    store.write(lambda tx: decide_and_record(tx, context, {}, Assigner(), epoch=tx.next_epoch()))
     return store.read(lambda reading: reading.events_in_flight())
 
 

@@ -1,24 +1,23 @@
 """Explaining an event from what the store has."""
 
 import pytest
+from tests.tasks import RUNNING, Assigner, Workers
 
 from forewarn.domain.errors import UnknownEventError
-from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import Knowledge
-from forewarn.domain.names import VmName
 from forewarn.domain.reasons import ReasonKind
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.explain import explain_event
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
+from forewarn.scheduler.tick import decide_and_record
 
 
 def test_event_is_explained_with_what_the_executor_said(fleet: Store, operator: Context) -> None:
     order = EventOrder(event_type=EventType.REBOOT, resources=("solo",), started=True)
     (event,) = fleet.write(lambda tx: create_events(tx, operator, order))
-    impacts = {(event.event_id, VmName("solo")): Impact(status=ImpactStatus.RUNNING)}
-    fleet.write(lambda tx: tx.put_knowledge(Knowledge(impacts=impacts), epoch=tx.next_epoch()))
+    fleet.write(lambda tx: decide_and_record(tx, operator, {}, Assigner(), epoch=tx.next_epoch()))
+    Workers(fleet, lambda _: RUNNING).attend(operator.at)
 
     found = fleet.read(lambda reading: explain_event(reading, operator, event.event_id))
 

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 from tests.operations.test_planning import live
+from tests.tasks import Assigner
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import Outcome
-from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.timetable import LEAST_SAMPLES
 from forewarn.files.fleet import read_fleet
@@ -39,7 +39,7 @@ def begin(store: Store, context: Context, order: MaintenanceOrder = WEB) -> str:
 
 
 def tick(store: Store, context: Context) -> None:
-    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=tx.next_epoch()))
+    store.write(lambda tx: decide_and_record(tx, context, {}, Assigner(), epoch=tx.next_epoch()))
 
 
 def foreseen(store: Store, context: Context, began: datetime | None = None) -> Foreseen:

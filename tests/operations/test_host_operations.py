@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.tasks import COMMAND, DONE, Workers
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.arrivals import HostUnderWayError
@@ -21,11 +22,13 @@ from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
-from forewarn.domain.names import HostName, MaintenanceId
+from forewarn.domain.names import HostName, MaintenanceId, VmName
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.standstill import Standstill
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.domain.task import Task
+from forewarn.domain.topology import Topology
+from forewarn.executors.simulated import Simulated
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import (
@@ -49,6 +52,7 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.safeguards import ApplyOptions, HostBusyError
+from forewarn.ports.runner import Assignment
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
@@ -107,22 +111,39 @@ WORK = HostWorkRule(
 class Crew:
     """Whoever works on the hosts: does what the test has it say, and counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
         self.rules = (WORK,)
-        self.begun: Counter[tuple[str, str, int, str | None]] = Counter()
         self.says: dict[HostTaskKind, Impact] = {}
-        self.tasks: set[HostTask] = set()
+        self.assignment = COMMAND
+        self.failures: dict[str, str] = {}
+        self.workers = Workers(store, self.word_on)
+        self._simulated = Simulated(failure_of_impact=lambda _, vm: self.failures.get(vm, ""))
 
-    def begin(self, task: HostTask, *, epoch: int) -> Impact:
-        assert epoch
-        self.begun[task.host, task.kind, task.attempt, task.vm] += 1
-        self.tasks.add(task)
-        return self.inquire(task)
+    @property
+    def begun(self) -> Counter[tuple[str | None, HostTaskKind, int, str | None]]:
+        """How often each task was begun, by host, kind, attempt and virtual machine."""
+        found: Counter[tuple[str | None, HostTaskKind, int, str | None]] = Counter()
+        for key, times in self.workers.begun.items():
+            task = self.workers.store.read(lambda reading, key=key: reading.task(key))  # type: ignore[misc]
+            attempt = task.name.partition("-")[2] if kind_of(task) is HostTaskKind.VERIFY else 1
+            found[task.host, kind_of(task), int(attempt), task.vm] += times
+        return +found
 
-    def inquire(self, task: HostTask) -> Impact:
-        if task not in self.tasks:
-            return Impact(status=ImpactStatus.NOT_BEGUN)
-        return self.says.get(task.kind, Impact(status=ImpactStatus.DONE))
+    def word_on(self, task: Task) -> Impact:
+        return self.says.get(kind_of(task), DONE)
+
+    def assign_impact(
+        self, event: ScheduledEvent, vm: VmName, topology: Topology, now: datetime
+    ) -> Assignment:
+        return self._simulated.assign_impact(event, vm, topology, now)
+
+    def assign_host_task(self, task: HostTask, topology: Topology, now: datetime) -> Assignment:
+        del task, topology, now
+        return self.assignment
+
+
+def kind_of(task: Task) -> HostTaskKind:
+    return HostTaskKind(task.name.partition("-")[0])
 
 
 class Cluster:
@@ -132,8 +153,8 @@ class Cluster:
         self.store = store
         self.clock = VirtualClock(MONDAY)
         self.rules = Rules(is_simulated=True)
-        self.failures: dict[str, str] = {}
-        self.crew = Crew()
+        self.crew = Crew(store)
+        self.failures = self.crew.failures
         self._ids = (event_id(f"{number:032x}") for number in count(1))
         self.scheduler = self.lead()
         self.maintenance_id = MaintenanceId("")
@@ -148,15 +169,11 @@ class Cluster:
 
     def lead(self) -> Scheduler:
         """Take over, knowing nothing but what is stored."""
-        executor = SimulatedExecutor(
-            self.store, self.clock, failure_of=lambda _, vm: self.failures.get(vm, "")
-        )
         self.scheduler = Scheduler(
             store=self.store,
-            executor=executor,
+            assigner=self.crew,
             context=lambda: self._context("scheduler"),
             epoch=self.store.write(lambda tx: tx.next_epoch()),
-            host_worker=self.crew,
         )
         return self.scheduler
 
@@ -168,7 +185,7 @@ class Cluster:
         change = self.store.write(
             lambda tx: apply_fleet(tx, self.context(), declared, options=options)
         )
-        self.scheduler.settle()
+        self.settle()
         return change
 
     def start(self, *hosts: str, **course: object) -> None:
@@ -179,22 +196,25 @@ class Cluster:
         )
         begun = self.store.write(lambda tx: start_maintenance(tx, self.context(), order))
         self.maintenance_id = begun.maintenance_id
-        self.scheduler.settle()
+        self.settle()
 
     def advance(self, **duration: float) -> None:
-        self.scheduler.advance(timedelta(**duration), move_to=self.clock.move_to)
+        self.crew.workers.advance(self.scheduler, self.clock, timedelta(**duration))
+
+    def settle(self) -> None:
+        self.crew.workers.settle(self.scheduler, self.clock.now)
 
     def retry(self, *places: str) -> None:
         self.store.write(lambda tx: retry_failures(tx, self.context(), self.maintenance_id, places))
-        self.scheduler.settle()
+        self.settle()
 
     def skip(self, *places: str) -> None:
         self.store.write(lambda tx: skip_failures(tx, self.context(), self.maintenance_id, places))
-        self.scheduler.settle()
+        self.settle()
 
     def abort(self) -> None:
         self.store.write(lambda tx: abort_maintenance(tx, self.context(), self.maintenance_id))
-        self.scheduler.settle()
+        self.settle()
 
     def approve(self, event: ScheduledEvent) -> None:
         self.store.write(lambda tx: approve_event(tx, self.context(), event.event_id))
@@ -389,7 +409,8 @@ def test_host_in_maintenance_is_not_removed(cluster: Cluster) -> None:
     assert hosts.keys() == {"empty", "kvm-1"}
     assert [each.host for each in change.skipped] == ["empty"]
     cluster.crew.says.clear()
-    cluster.lead().settle()
+    cluster.lead()
+    cluster.settle()
     cluster.apply(ONE_HOST, prune=True)
     hosts = cluster.store.read(lambda reading: reading.topology()).hosts
     assert hosts.keys() == {"kvm-1"}
@@ -471,7 +492,8 @@ def test_canary_without_machines_goes_first(cluster: Cluster) -> None:
     assert cluster.phase("empty") is HostPhase.WORK
     assert cluster.in_flight() == {}
     cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.DONE)
-    cluster.lead().settle()
+    cluster.lead()
+    cluster.settle()
     assert cluster.phase("empty") is HostPhase.OVER
     assert "2026-01-05 08:30:00 GMT" in cluster.explanation()
     cluster.advance(minutes=31)
@@ -494,9 +516,11 @@ def test_host_is_worked_on_once_when_every_machine_is_out_of_the_way(cluster: Cl
     )
     assert "The work on kvm-0 (patching) is under way." in cluster.explanation()
 
-    cluster.lead().settle()  # a crash: it is asked, and not begun again
+    cluster.lead()
+    cluster.settle()  # a crash: it is asked, and not begun again
     cluster.crew.says.clear()
-    cluster.lead().settle()
+    cluster.lead()
+    cluster.settle()
 
     assert cluster.in_flight() == {}
     assert cluster.crew.begun == {
@@ -583,9 +607,10 @@ def test_unknown_work_holds_with_the_name_of_the_host_until_it_is_skipped(
 def test_work_without_an_executor_waits_for_whoever_corrects_its_file(cluster: Cluster) -> None:
     cluster.give_work()
     again = cluster.clock.now() + timedelta(days=1)
-    cluster.crew.says[HostTaskKind.WORK] = Impact(
+    said = Impact(
         status=ImpactStatus.UNKNOWN, reason="no file.", ask_again_at=again, has_no_executor=True
     )
+    cluster.crew.assignment = Assignment(runner="", said=said)
     cluster.start("kvm-0", "kvm-1")
     cluster.advance(hours=2)
 
@@ -601,13 +626,13 @@ def test_unknown_work_is_asked_about_again_when_the_executor_file_has_it_again(
     cluster.start("empty")
     cluster.rules = replace(cluster.rules, host_works=())
     cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.UNKNOWN, reason="no rule")
-    cluster.lead().settle()
-    cluster.crew.says.clear()
+    cluster.lead()
     cluster.advance(hours=1)
     assert "The state of the work on empty (no rule) is unknown." in cluster.explanation()
 
     cluster.give_work()
-    cluster.scheduler.settle()
+    cluster.crew.says.clear()
+    cluster.settle()
 
     assert cluster.report().standings == {"empty": Standing.SUCCEEDED}
     assert cluster.crew.begun["empty", HostTaskKind.WORK, 1, None] == 1
@@ -652,7 +677,7 @@ def test_host_is_not_worked_on_while_somebody_is_there_whose_event_was_canceled(
     cluster.give_work()
     cluster.start("kvm-0")
     cluster.start_event(cluster.in_flight()["db"])
-    cluster.scheduler.settle()
+    cluster.settle()
 
     cluster.abort()  # the event of web-0 is withdrawn, that of db runs out
     cluster.advance(hours=1)
@@ -671,7 +696,8 @@ def test_event_that_is_completed_as_failed_during_the_work_fails_the_host(cluste
         lambda tx: complete_event(tx, cluster.context(), event.event_id, Outcome.FAILED, "burnt")
     )
     cluster.crew.says.clear()
-    cluster.lead().settle()
+    cluster.lead()
+    cluster.settle()
 
     report = cluster.report()
     assert (report.status, report.standings) == (MaintenanceStatus.HELD, {"kvm-1": Standing.FAILED})
@@ -778,11 +804,11 @@ def test_machine_that_comes_during_the_work_is_told_and_has_no_impact_of_its_own
     cluster.apply(NEW, as_is=True)
 
     told = cluster.in_flight()["new"]
-    known = cluster.store.read(lambda reading: reading.knowledge())
-    said = known.impacts[told.event_id, told.resources[0]]
-    assert (told.event_status, said.status) == (EventStatus.STARTED, ImpactStatus.NOT_BEGUN)
+    tasks = cluster.store.read(lambda reading: reading.tasks_of(told.event_id))
+    assert (told.event_status, tasks) == (EventStatus.STARTED, ())
     cluster.crew.says.clear()
-    cluster.lead().settle()
+    cluster.lead()
+    cluster.settle()
     assert cluster.report().status is MaintenanceStatus.COMPLETED
     assert cluster.crew.begun["kvm-0", HostTaskKind.RETURN, 1, "new"] == 1
 
@@ -801,7 +827,8 @@ def test_no_other_update_domain_begins_while_a_machine_that_was_told_is_out(
     assert set(cluster.in_flight()) == {"web-9"}
     assert "waits for event" in cluster.explanation()
     cluster.crew.says.clear()
-    cluster.lead().settle()
+    cluster.lead()
+    cluster.settle()
     assert set(cluster.in_flight()) == {"web-1"}
 
 
@@ -856,7 +883,7 @@ def test_one_event_of_a_host_is_not_canceled_alone(cluster: Cluster) -> None:
         cluster.store.write(
             lambda tx: cancel_event(tx, cluster.context(), wanted, "no", operation=operation)
         )
-        cluster.scheduler.settle()
+        cluster.settle()
 
     with pytest.raises(SharedOperationError) as refusal:
         cancel(events["db"].event_id, operation=False)
@@ -952,11 +979,12 @@ def test_host_is_checked_once_more_after_a_pause_of_the_server(
     cluster.advance(hours=1)
     cluster.crew.says.clear()
     if is_restarted:
-        cluster.lead().settle()
+        cluster.lead()
+        cluster.settle()
     assert cluster.phase("kvm-1") is HostPhase.VERIFY
 
     cluster.store.write(lambda tx: resume_server(tx, cluster.context()))
-    cluster.scheduler.settle()
+    cluster.settle()
 
     assert cluster.report().standings == {"kvm-1": Standing.SUCCEEDED}
 
@@ -1011,7 +1039,8 @@ def test_every_change_of_a_maintenance_is_logged_once(cluster: Cluster) -> None:
             lambda tx: resume_maintenance(tx, cluster.context(), cluster.maintenance_id)
         )
         cluster.advance(hours=1)
-        cluster.lead().settle()  # what was committed before is not logged again
+        cluster.lead()
+        cluster.settle()  # what was committed before is not logged again
         cluster.advance(hours=1)
         cluster.skip()
 

@@ -1,4 +1,4 @@
-"""Whether records of executors can be trusted to be complete."""
+"""Whether the records of tasks can be trusted to be complete."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,6 @@ from forewarn.operations.lineage import (
     Lineage,
     continue_lineage,
     is_continued,
-    is_in_doubt,
     read_lineage,
     record_lineage,
 )
@@ -38,7 +37,7 @@ OPERATION = HostOperation(
 
 
 def follow(store: Store, found: Lineage | None) -> tuple[Lineage, bool]:
-    return store.read(lambda reading: continue_lineage(reading, "impacts", found, new_id="new"))
+    return store.read(lambda reading: continue_lineage(reading, "tasks", found, new_id="new"))
 
 
 def test_lineage_is_read_as_it_was_written() -> None:
@@ -106,29 +105,12 @@ def test_records_are_trusted_if_they_are_of_the_database_and_no_older(
     store: Store, found: Lineage | None, generation: int, *, is_complete: bool
 ) -> None:
     def is_current() -> bool:
-        return store.read(lambda reading: is_continued(reading, "impacts", found))
+        return store.read(lambda reading: is_continued(reading, "tasks", found))
 
     assert is_current(), "as far as it is known"
-    store.write(lambda tx: record_lineage(tx, "impacts", KNOWN, doubt_until=None))
+    store.write(lambda tx: record_lineage(tx, "tasks", KNOWN))
 
     removed_in = found.removed_in if found else 0
     following = replace(KNOWN, generation=generation, removed_in=removed_in)
     assert follow(store, found) == (following, is_complete)
     assert is_current() is is_complete
-
-
-def test_doubt_covers_what_was_in_flight(fleet: Store, operator: Context) -> None:
-    store = fleet
-    later = replace(operator, now=operator.now + timedelta(hours=1))
-    order = EventOrder(event_type=EventType.REBOOT, resources=("solo",))
-    (event,) = store.write(lambda tx: create_events(tx, later, order))
-    now = operator.now
-
-    assert not store.read(lambda reading: is_in_doubt(reading, "impacts", now))
-    store.write(lambda tx: record_lineage(tx, "impacts", KNOWN, doubt_until=now))
-
-    assert store.read(lambda reading: is_in_doubt(reading, "impacts", now))
-    assert store.read(lambda reading: is_in_doubt(reading, "impacts", event.created_at))
-    after = event.created_at + timedelta(seconds=1)
-    assert not store.read(lambda reading: is_in_doubt(reading, "impacts", after))
-    assert not store.read(lambda reading: is_in_doubt(reading, "host-work", now))

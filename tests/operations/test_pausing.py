@@ -13,7 +13,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.server_pause import ServerPause
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.executors.simulated import Simulated
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.scenario import read_scenario
 from forewarn.operations.context import Context
@@ -48,7 +48,7 @@ class World:
     def lead(self) -> Scheduler:
         return Scheduler(
             store=self.store,
-            executor=SimulatedExecutor(self.store, self.clock),
+            assigner=Simulated(),
             context=self.context,
             epoch=self.store.write(lambda tx: tx.next_epoch()),
         )

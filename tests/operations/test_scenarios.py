@@ -3,9 +3,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from tests.tasks import Assigner
 
 from forewarn.domain.errors import ScenarioOverError, UnknownVirtualMachineError
-from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.scenario import Scenario, ScenarioRunStatus
 from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.operations.context import Context, FrontsError, Rules, SharedDatabaseError
@@ -40,7 +40,7 @@ def tick(store: Store, context: Context) -> None:
     """Have everything done that is due."""
 
     def look_and_record(epoch: int) -> bool:
-        turn = store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=epoch))
+        turn = store.write(lambda tx: decide_and_record(tx, context, {}, Assigner(), epoch=epoch))
         return bool(turn.decisions.actions)
 
     epoch = store.write(lambda tx: tx.next_epoch())

@@ -8,7 +8,6 @@ import pytest
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide
 from forewarn.domain.errors import PlanError
-from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.notification import Phase, Target
 from forewarn.domain.recurrence import read_recurrence
@@ -83,7 +82,7 @@ def create(
 
 def meet(store: Store, context: Context) -> tuple[Schedule, tuple[Maintenance, ...]]:
     """Do what is due about schedules, as the scheduler does it."""
-    seen = store.read(lambda reading: look(reading, context, NOTHING))
+    seen = store.read(lambda reading: look(reading, context, {}))
     due = decide(seen, context.now).occurrences
     after = store.write(lambda tx: meet_occurrences(tx, context, seen, due))
     schedules, begun = store.read(lambda reading: (reading.schedules(), reading.maintenances()))

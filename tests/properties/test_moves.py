@@ -40,14 +40,14 @@ class MovesMachine(RuleBasedStateMachine):
         return self.moves.store.read(lambda reading: reading.document(WEB))
 
     def _running(self) -> list[tuple[ScheduledEvent, str]]:
-        """Return what an executor has begun and not ended, of events that are in flight."""
-        executor = self.moves.executor
+        """Return what was begun and not ended, of events that are in flight."""
+        outside = self.moves.outside
         return [
             (event, vm)
             for event in self.events
             if self.moves.event(event).is_in_flight
             for vm in event.resources
-            if executor.begun[event.event_id, vm] and (event.event_id, vm) not in executor.says
+            if outside.begun[event.event_id, vm] and (event.event_id, vm) not in outside.says
         ]
 
     @rule(names=st.sampled_from([("web-0",), ("web-0", "web-1")]))
@@ -80,14 +80,15 @@ class MovesMachine(RuleBasedStateMachine):
             self.moves.lead()
         self.moves.say(event, vm, ended(host, status))
         if is_dead_then:
-            self.moves.lead().settle()
+            self.moves.lead()
+            self.moves.settle()
 
     @precondition(lambda self: bool(self._running()))
     @rule(data=st.data())
     def complete_by_hand(self, data: st.DataObject) -> None:
         event, _ = data.draw(st.sampled_from(self._running()))
         self.moves.store.write(lambda tx: complete_event(tx, self.moves.context(), event.event_id))
-        self.moves.scheduler.settle()
+        self.moves.settle()
 
     @invariant()
     def every_machine_is_where_was_said_last(self) -> None:
@@ -95,7 +96,7 @@ class MovesMachine(RuleBasedStateMachine):
 
     @invariant()
     def impacts_begin_once(self) -> None:
-        assert all(times <= 1 for times in self.moves.executor.begun.values())
+        assert all(times <= 1 for times in self.moves.outside.begun.values())
 
     @invariant()
     def incarnation_rises_with_the_document_only(self) -> None:

@@ -1,19 +1,21 @@
 """A plan says when every step of the walk takes place: the walk itself is the witness."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tasks import owned, reserved
 
-from forewarn.domain.actions import BeginImpact, Effect, InquireImpact, ScheduleStep
+from forewarn.domain.actions import ScheduleStep
 from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.amending import build_topology
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import Approval, Approver, ScheduledEvent, approve
+from forewarn.domain.host_work import Undertaking
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, Step, remaining_steps
 from forewarn.domain.names import HostName, MaintenanceId, VmName
@@ -21,8 +23,10 @@ from forewarn.domain.planning import Scheme, make_plan
 from forewarn.domain.policy import Policy
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import SIMULATED
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
 from forewarn.domain.windows import Calendar, read_blackout, read_window
+from forewarn.ports.runner import Assignment
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 BEGINNING = datetime(2026, 3, 27, 8, tzinfo=UTC)
@@ -128,32 +132,23 @@ class Walker:
 
     def _turn(self) -> bool:
         known = set(self.snapshot.events)
+        self.snapshot = owned(self.snapshot, self.now)
         due = decide(self.snapshot, self.now)
-        self.snapshot = apply_actions(self.snapshot, due.actions, now=self.now, event_ids=self._ids)
+        after = apply_actions(self.snapshot, due.actions, now=self.now, event_ids=self._ids)
+        self.snapshot = reserved(after, due, at=self.now, assign=self._assign)
         created = iter([name for name in self.snapshot.events if name not in known])
         for action in due.actions:
             if isinstance(action, ScheduleStep):
                 names = tuple(next(created) for _ in action.step.shares)
                 self.steps.append((action.step, names))
-        self._perform(due.effects)
         self._approve()
         return bool(due)
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        impacts = dict(self.snapshot.impacts)
-        for effect in effects:
-            assert isinstance(effect, BeginImpact | InquireImpact)
-            key = (effect.event_id, effect.vm)
-            known = impacts.get(key)
-            if isinstance(effect, BeginImpact):
-                impacts[key] = Impact(
-                    status=ImpactStatus.RUNNING, ask_again_at=self.now + self._lasts
-                )
-            elif known is None:
-                impacts[key] = Impact(status=ImpactStatus.NOT_BEGUN)
-            else:
-                impacts[key] = Impact(status=ImpactStatus.DONE)
-        self.snapshot = replace(self.snapshot, impacts=impacts)
+    def _assign(self, about: Undertaking) -> Assignment:
+        """Have every impact take as long as was planned."""
+        del about
+        said = Impact(status=ImpactStatus.RUNNING, ask_again_at=self.now + self._lasts)
+        return Assignment(runner=SIMULATED, said=said)
 
     def _approve(self) -> None:
         if not self._approves:

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tasks import owned, reserved
 
-from forewarn.domain.actions import BeginImpact, InquireImpact
 from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.amending import build_topology
 from forewarn.domain.decisions import decide, next_deadline
-from forewarn.domain.event import ScheduledEvent, request_start
+from forewarn.domain.event import request_start
+from forewarn.domain.host_work import HostTask, Undertaking
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import ScenarioRunId, ScopeId, VmName
 from forewarn.domain.scenario import (
@@ -22,8 +23,10 @@ from forewarn.domain.scenario import (
     ScenarioStep,
 )
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import SIMULATED
 from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine
 from forewarn.files.scenario import ScenarioError, read_scenario
+from forewarn.ports.runner import Assignment
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 BEGINNING = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -74,28 +77,19 @@ class Walk:
     lives: dict[EventId, list[EventStatus]] = field(default_factory=dict)
 
     def settle(self) -> None:
+        self.snapshot = owned(self.snapshot, self.now)
         while due := decide(self.snapshot, self.now):
-            self.take(
-                apply_actions(
-                    self.snapshot, due.actions, now=self.now, event_ids=iter(self.new_id, "")
-                )
+            after = apply_actions(
+                self.snapshot, due.actions, now=self.now, event_ids=iter(self.new_id, "")
             )
-            impacts = dict(self.snapshot.impacts)
-            for effect in due.effects:
-                assert isinstance(effect, InquireImpact | BeginImpact)
-                event = self.snapshot.events[effect.event_id]
-                known = impacts.get((effect.event_id, effect.vm))
-                impacts[effect.event_id, effect.vm] = self.ask(
-                    event, known, is_begun=isinstance(effect, BeginImpact)
-                )
-            self.snapshot = replace(self.snapshot, impacts=impacts)
+            self.take(reserved(after, due, at=self.now, assign=self.assign))
 
-    def ask(self, event: ScheduledEvent, known: Impact | None, *, is_begun: bool) -> Impact:
-        assert event.simulated_duration is not None
-        if is_begun:
-            ends_at = self.now + event.simulated_duration
-            return Impact(status=ImpactStatus.RUNNING, ask_again_at=ends_at)
-        return Impact(status=ImpactStatus.DONE if known else ImpactStatus.NOT_BEGUN)
+    def assign(self, about: Undertaking) -> Assignment:
+        assert not isinstance(about, HostTask)
+        lasts = self.snapshot.events[about[0]].simulated_duration
+        assert lasts is not None
+        said = Impact(status=ImpactStatus.RUNNING, ask_again_at=self.now + lasts)
+        return Assignment(runner=SIMULATED, said=said)
 
     def approve(self, vms: Iterable[VmName]) -> None:
         """Let *vms* approve all that they are shown."""

@@ -1,8 +1,8 @@
 """Maintenances walking through a fleet, with everything that can get in their way.
 
-The machine loses its memory at any point, as a server does that is killed: before a decision is
-recorded, before its effects are performed, before their results are learned. The executor and the
-worker are the only ones that remember what was really done to a virtual machine or a host.
+The machine is stopped at any point, as a server is that is killed: before a decision is recorded,
+and before what was reserved is begun. What gates said is forgotten then. Tasks are rows, which only
+the verbs of their owner change.
 """
 
 from collections import Counter
@@ -14,17 +14,14 @@ from itertools import count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.tasks import COMMAND, changed, owned, reserved, word
 
 from forewarn.domain.actions import (
     AdvanceOperation,
     AskGate,
-    BeginImpact,
-    BeginTask,
     CompleteEvent,
     Decisions,
     FinishMaintenance,
-    InquireImpact,
-    InquireTask,
     ScheduleStep,
     StartEvent,
 )
@@ -51,8 +48,8 @@ from forewarn.domain.explanation import explain
 from forewarn.domain.failures import find_failures, resolve
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_operation import HostPhase
-from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
-from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule, Undertaking
+from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.maintenance import (
     Maintenance,
     Resolution,
@@ -68,6 +65,7 @@ from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
+from forewarn.domain.task import MANUAL, OPEN, Task, TaskKey, TaskState, begin, finish, settle
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -77,6 +75,8 @@ from forewarn.domain.topology import (
 )
 from forewarn.domain.walk import find_state, walk
 from forewarn.domain.windows import Calendar, Window
+from forewarn.executors.simulated import MANUALLY
+from forewarn.ports.runner import Assignment
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType, event_id
 
 HOSTS = [HostName(f"kvm-{i}") for i in range(3)]
@@ -90,8 +90,7 @@ class Crash(Enum):
 
     NEVER = auto()
     BEFORE_RECORDING = auto()
-    BEFORE_PERFORMING = auto()
-    BEFORE_LEARNING = auto()
+    BEFORE_BEGINNING = auto()
 
 
 @st.composite
@@ -177,9 +176,7 @@ class Walk(RuleBasedStateMachine):
             host_works=data.draw(st.sampled_from(HOST_WORKS)),
         )
         self.event_ids = (event_id(f"{i:032x}") for i in count())
-        self.begun: Counter[tuple[EventId, VmName]] = Counter()
-        self.executor: dict[tuple[EventId, VmName], ImpactStatus] = {}
-        self.worker: dict[HostTask, ImpactStatus] = {}
+        self.begun: Counter[TaskKey] = Counter()
         self.told: set[EventId] = set()
         self.gate_is_open = True
         vms = st.sampled_from(list(topology.virtual_machines))
@@ -191,27 +188,42 @@ class Walk(RuleBasedStateMachine):
         self.tick(crash)
 
     def tick(self, crash: Crash = Crash.NEVER) -> Decisions:
+        self.snapshot = owned(self.snapshot, self.now)
         decisions = decide(self.snapshot, self.now)
         self.check_starts(decisions)
         self.check_steps(decisions)
-        impacts, tasks = dict(self.snapshot.impacts), dict(self.snapshot.tasks)
         if crash is not Crash.BEFORE_RECORDING:
-            self.snapshot = apply_actions(
+            after = apply_actions(
                 self.snapshot, decisions.actions, now=self.now, event_ids=self.event_ids
             )
+            self.snapshot = reserved(after, decisions, at=self.now, assign=self.assign)
             self.check_deadlines()
-        if crash in {Crash.NEVER, Crash.BEFORE_LEARNING}:
-            for effect in decisions.effects:
-                if isinstance(effect, InquireImpact | BeginImpact):
-                    key = (effect.event_id, effect.vm)
-                    impacts[key] = self.impact(key, self.perform(effect))
-                if isinstance(effect, InquireTask | BeginTask):
-                    tasks[effect.task] = Impact(status=self.work(effect))
-        if crash is not Crash.NEVER:
-            impacts, tasks = {}, {}
+        if crash is Crash.NEVER:
+            self.owner_begins()
         answers = self.ask(decisions) if crash is Crash.NEVER else {}
-        self.snapshot = replace(self.snapshot, impacts=impacts, tasks=tasks, answers=answers)
+        self.snapshot = replace(self.snapshot, answers=answers)
         return decisions
+
+    def assign(self, about: Undertaking) -> Assignment:
+        """Leave the impact on some machines to operators."""
+        if not isinstance(about, HostTask) and about[1] in self.by_hand:
+            self.begun[about] += 1
+            return MANUALLY
+        return COMMAND
+
+    def owner_begins(self) -> None:
+        """Begin what is reserved, as its owner does that finds it."""
+        for task in self.rows(TaskState.RESERVED):
+            if not task.is_impact:
+                self.check_beginning(task)
+            self.begun[task.key] += 1
+            self.change(begin(task, node=task.node, assignment=task.assignment, now=self.now))
+
+    def rows(self, *states: TaskState) -> list[Task]:
+        return [task for task in self.snapshot.rows.values() if task.state in states]
+
+    def change(self, *tasks: Task) -> None:
+        self.snapshot = changed(self.snapshot, *tasks)
 
     def ask(self, decisions: Decisions) -> dict[Question, Answer]:
         """Put the questions to the gate, and forget the answers that matter no more."""
@@ -245,20 +257,18 @@ class Walk(RuleBasedStateMachine):
             self.put(request_start(event, vm=vm, now=self.now))
 
     @rule(data=st.data(), failed=st.booleans())
-    def executor_ends_an_impact(self, data: st.DataObject, *, failed: bool) -> None:
-        running = [key for key, said in self.executor.items() if said is ImpactStatus.RUNNING]
+    def task_ends(self, data: st.DataObject, *, failed: bool) -> None:
+        running = self.rows(TaskState.BEGUN)
         if running:
-            key = data.draw(st.sampled_from(running))
-            self.executor[key] = ImpactStatus.FAILED if failed else ImpactStatus.DONE
-            self.report()
+            self.end(data.draw(st.sampled_from(running)), is_done=not failed)
 
-    @rule(data=st.data(), failed=st.booleans())
-    def worker_ends_a_task(self, data: st.DataObject, *, failed: bool) -> None:
-        running = [task for task, said in self.worker.items() if said is ImpactStatus.RUNNING]
-        if running:
-            task = data.draw(st.sampled_from(running))
-            self.worker[task] = ImpactStatus.FAILED if failed else ImpactStatus.DONE
-            self.report()
+    def end(self, task: Task, *, is_done: bool) -> None:
+        said = word(ImpactStatus.DONE if is_done else ImpactStatus.FAILED)
+        if task.runner == MANUAL:
+            self.change(settle(task, is_done=is_done, reason="", now=self.now))
+        else:
+            node, assignment = task.node, task.assignment
+            self.change(finish(task, said, node=node, assignment=assignment, now=self.now))
 
     @rule(data=st.data())
     def operator_cancels(self, data: st.DataObject) -> None:
@@ -363,16 +373,14 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def virtual_machine_has_one_impact_at_a_time(self) -> None:
+        # What is reserved may begin at any moment; what is done by hand ends with its event.
         running = [
-            vm
-            for (key, vm), said in self.executor.items()
-            if said is ImpactStatus.RUNNING and self.lasts(key, vm)
+            task.vm
+            for task in self.rows(*OPEN)
+            if task.is_impact
+            if task.runner != MANUAL or self.snapshot.events[EventId(task.subject)].is_in_flight
         ]
         assert len(running) == len(set(running))
-
-    def lasts(self, event_id: EventId, vm: VmName) -> bool:
-        """Tell whether somebody is still at it; what is done by hand ends with its event."""
-        return vm not in self.by_hand or self.snapshot.events[event_id].is_in_flight
 
     @invariant()
     def no_maintenance_names_a_vm_twice_on_one_host_unless_it_is_retried(self) -> None:
@@ -461,13 +469,10 @@ class Walk(RuleBasedStateMachine):
 
     def help_along(self) -> bool:
         """Finish what runs, skip what failed, let time pass; tell whether there was a need."""
-        running = [key for key, said in self.executor.items() if said is ImpactStatus.RUNNING]
-        for key in running:
-            self.executor[key] = ImpactStatus.DONE
-        working = [task for task, said in self.worker.items() if said is ImpactStatus.RUNNING]
-        for task in working:
-            self.worker[task] = ImpactStatus.DONE
-        self.report()
+        working = self.rows(*OPEN)
+        self.owner_begins()
+        for task in self.rows(TaskState.BEGUN):
+            self.end(task, is_done=True)
         unfinished = [
             maintenance
             for maintenance in self.snapshot.maintenances.values()
@@ -482,7 +487,7 @@ class Walk(RuleBasedStateMachine):
                 self.steer(self.decided(resume(maintenance, now=self.now), Resolution.SKIP))
         deadline = next_deadline(self.snapshot, self.now)
         self.now = deadline or self.now
-        return bool(running or working or unfinished or deadline)
+        return bool(working or unfinished or deadline)
 
     def needs_more_machines(self, maintenance: Maintenance) -> bool:
         """Tell whether a step takes too much of a scope by itself, which no resuming helps."""
@@ -618,49 +623,38 @@ class Walk(RuleBasedStateMachine):
             case ApprovalPolicy.LEADER:
                 return event.resources[0] in names
 
-    def perform(self, effect: InquireImpact | BeginImpact) -> ImpactStatus:
-        key = (effect.event_id, effect.vm)
-        if isinstance(effect, BeginImpact):
-            self.begun[key] += 1
-            self.executor[key] = ImpactStatus.RUNNING
-        return self.executor.get(key, ImpactStatus.NOT_BEGUN)
-
-    def work(self, effect: InquireTask | BeginTask) -> ImpactStatus:
-        task = effect.task
-        if isinstance(effect, BeginTask):
-            assert task not in self.worker, "a task is begun at most once"
-            self.check_beginning(task)
-            self.worker[task] = ImpactStatus.RUNNING
-        return self.worker.get(task, ImpactStatus.NOT_BEGUN)
-
-    def check_beginning(self, task: HostTask) -> None:
+    def check_beginning(self, task: Task) -> None:
         """No work begins before every impact is over, and nothing before what comes first."""
         said = {
-            other.kind: status
-            for other, status in self.worker.items()
-            if other.operation_id == task.operation_id
+            kind: other.said.status
+            for other in self.snapshot.rows.values()
+            if other.subject == task.subject and other.key != task.key
+            for kind in [HostTaskKind(other.name.partition("-")[0])]
         }
-        if task.kind is HostTaskKind.WORK:
-            running = [
-                vm
-                for event in self.in_flight()
-                if event.operation_id == task.operation_id
-                # Whoever came as a fact when it had started has no impact of its own.
-                if event.is_announced
-                for vm in event.resources
-                if vm not in self.by_hand and not self.is_done(event, vm)
-            ]
-            assert not running
-        elif task.kind is HostTaskKind.VERIFY:
-            assert said[HostTaskKind.WORK] is ImpactStatus.DONE
-            assert said.get(HostTaskKind.VERIFY, ImpactStatus.FAILED) is ImpactStatus.FAILED
-        elif HostTaskKind.WORK in said:
-            before = {said[HostTaskKind.WORK], said.get(HostTaskKind.VERIFY, ImpactStatus.DONE)}
-            assert before == {ImpactStatus.DONE}
+        match HostTaskKind(task.name.partition("-")[0]):
+            case HostTaskKind.WORK:
+                running = [
+                    vm
+                    for event in self.in_flight()
+                    if event.operation_id == task.subject
+                    # Whoever came as a fact when it had started has no impact of its own.
+                    if event.is_announced
+                    for vm in event.resources
+                    if vm not in self.by_hand and not self.is_done(event, vm)
+                ]
+                assert not running
+            case HostTaskKind.VERIFY:
+                assert said[HostTaskKind.WORK] is ImpactStatus.DONE
+                assert said.get(HostTaskKind.VERIFY, ImpactStatus.FAILED) is ImpactStatus.FAILED
+            case HostTaskKind.RETURN if HostTaskKind.WORK in said:
+                before = {said[HostTaskKind.WORK], said.get(HostTaskKind.VERIFY, ImpactStatus.DONE)}
+                assert before == {ImpactStatus.DONE}
+            case HostTaskKind.RETURN:
+                pass  # the work was left out, as a machine stays on the host
 
     def is_done(self, event: ScheduledEvent, vm: VmName) -> bool:
-        over = (ImpactStatus.DONE, ImpactStatus.FAILED)
-        return self.executor.get((event.event_id, vm)) in over
+        task = self.snapshot.rows.get((event.event_id, vm))
+        return task is not None and task.is_over
 
     def check_deadlines(self) -> None:
         """Whoever is not back in time has failed."""
@@ -668,19 +662,6 @@ class Walk(RuleBasedStateMachine):
             if each.phase is HostPhase.VERIFY:
                 assert each.verify_by
                 assert self.now < each.verify_by
-
-    def report(self) -> None:
-        known = {key: self.impact(key, said) for key, said in self.executor.items()}
-        tasks = {task: Impact(status=said) for task, said in self.worker.items()}
-        self.snapshot = replace(
-            self.snapshot,
-            impacts={**self.snapshot.impacts, **known},
-            tasks={**self.snapshot.tasks, **tasks},
-        )
-
-    def impact(self, key: tuple[EventId, VmName], said: ImpactStatus) -> Impact:
-        is_by_hand = said is ImpactStatus.RUNNING and key[1] in self.by_hand
-        return Impact(status=said, is_by_hand=is_by_hand)
 
     def in_flight(self) -> list[ScheduledEvent]:
         return [event for event in self.snapshot.events.values() if event.is_in_flight]

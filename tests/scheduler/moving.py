@@ -1,24 +1,25 @@
-"""A server without its network, whose executor says where virtual machines are."""
+"""A server without its network, which is told where virtual machines are."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+
+from tests.tasks import RUNNING, Assigner, Workers
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import HostName, VmName
+from forewarn.domain.task import Task, TaskKey
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventId, EventType, event_id
+from forewarn.protocol.vocabulary import EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
 
 FLEET = """
@@ -39,8 +40,6 @@ host = "kvm-1"
 name = "db"
 host = "kvm-2"
 """
-RUNNING = Impact(status=ImpactStatus.RUNNING)
-NOT_BEGUN = Impact(status=ImpactStatus.NOT_BEGUN)
 
 
 def ended(host: str | None = None, status: ImpactStatus = ImpactStatus.DONE) -> Impact:
@@ -48,44 +47,24 @@ def ended(host: str | None = None, status: ImpactStatus = ImpactStatus.DONE) -> 
     return Impact(status=status, moved_to=None if host is None else HostName(host))
 
 
-@dataclass
-class Mover:
-    """Does nothing, says what it is told to say, and counts what it had to begin."""
+class Outside:
+    """Says of impacts and of returns what it is told to say, and does other work in no time."""
 
-    clock: VirtualClock
-    begun: Counter[tuple[EventId, VmName]] = field(default_factory=Counter)
-    says: dict[tuple[EventId, VmName], Impact] = field(default_factory=dict)
+    def __init__(self, store: Store) -> None:
+        self.workers = Workers(store, self.word_on)
+        self.says: dict[TaskKey, Impact] = {}
+        self.returns: dict[VmName, Impact] = {}
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        assert epoch
-        self.begun[event.event_id, vm] += 1
-        return self.inquire(event.event_id, vm)
+    @property
+    def begun(self) -> Counter[TaskKey]:
+        return self.workers.begun
 
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        if not self.begun[event_id, vm]:
-            return NOT_BEGUN
-        said = self.says.get((event_id, vm), RUNNING)
-        soon = self.clock.now() + timedelta(seconds=1)
-        return said if said.is_over else replace(said, ask_again_at=soon)
-
-
-@dataclass
-class Crew:
-    """Works on hosts in no time, and returns virtual machines when it is told to."""
-
-    clock: VirtualClock
-    rules: tuple[HostWorkRule, ...] = (HostWorkRule(has_return=True),)
-    returns: dict[VmName, Impact] = field(default_factory=dict)
-
-    def begin(self, task: HostTask, *, epoch: int) -> Impact:
-        assert epoch
-        return self.inquire(task)
-
-    def inquire(self, task: HostTask) -> Impact:
-        if task.kind is not HostTaskKind.RETURN or task.vm is None:
+    def word_on(self, task: Task) -> Impact:
+        if task.is_impact:
+            return self.says.get(task.key, RUNNING)
+        if task.vm is None:
             return ended()
-        soon = self.clock.now() + timedelta(seconds=1)
-        return self.returns.get(task.vm, replace(RUNNING, ask_again_at=soon))
+        return self.returns.get(task.vm, RUNNING)
 
 
 class Moves:
@@ -94,7 +73,7 @@ class Moves:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.clock = VirtualClock(datetime(2026, 1, 5, 8, tzinfo=UTC))
-        self.executor, self.crew = Mover(self.clock), Crew(self.clock)
+        self.outside = Outside(store)
         self.rules = Rules()
         self._ids = (event_id(f"{number:032x}") for number in count(1))
         store.write(lambda tx: apply_fleet(tx, self.context(), read_fleet_file(FLEET)))
@@ -105,37 +84,40 @@ class Moves:
         return Context(who=who, now=now, at=now, new_id=self._ids.__next__, rules=self.rules)
 
     def lead(self) -> Scheduler:
-        """Take over, knowing nothing but what is stored."""
+        """Take over, knowing nothing but what is stored, and having done nothing yet."""
         self.scheduler = Scheduler(
             store=self.store,
-            executor=self.executor,
+            assigner=Assigner(),
             context=lambda: self.context("scheduler"),
             epoch=self.store.write(lambda tx: tx.next_epoch()),
-            host_worker=self.crew,
         )
         return self.scheduler
 
     def advance(self, **duration: float) -> None:
-        self.scheduler.advance(timedelta(**duration), move_to=self.clock.move_to)
+        self.outside.workers.advance(self.scheduler, self.clock, timedelta(**duration))
+
+    def settle(self) -> None:
+        self.outside.workers.settle(self.scheduler, self.clock.now)
 
     def begin(self, *names: str) -> ScheduledEvent:
         """Have the impact of a new event on these begin."""
         order = EventOrder(event_type=EventType.REDEPLOY, resources=names, started=True)
         (event,) = self.store.write(lambda tx: create_events(tx, self.context(), order))
-        self.scheduler.settle()
+        self.settle()
         return event
 
     def say(self, event: ScheduledEvent, vm: str, said: Impact) -> None:
-        """Have the executor say so, and the scheduler hear it."""
-        self.executor.says[event.event_id, VmName(vm)] = said
-        self.advance(seconds=1)
+        """Have the owner of the impact say so, and the scheduler see it."""
+        self.clock.move_to(self.clock.now() + timedelta(seconds=1))
+        self.outside.says[event.event_id, vm] = said
+        self.settle()
 
     def maintain(self, *hosts: str, at_once: int = 1) -> None:
         order = MaintenanceOrder(
             event_type=EventType.FREEZE, hosts=hosts, course=Course(at_once=at_once)
         )
         self.store.write(lambda tx: start_maintenance(tx, self.context(), order))
-        self.scheduler.settle()
+        self.settle()
 
     def hosts(self) -> dict[str, str | None]:
         vms = self.store.read(lambda reading: reading.topology().virtual_machines)

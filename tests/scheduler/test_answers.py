@@ -14,7 +14,7 @@ from forewarn.domain.course import Course
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.standing import MaintenanceStatus
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.executors.simulated import Simulated
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import apply_fleet
@@ -89,7 +89,7 @@ class Rollout:
     def lead(self) -> Scheduler:
         return Scheduler(
             store=self.store,
-            executor=SimulatedExecutor(self.store, self.clock),
+            assigner=Simulated(),
             context=self.context,
             epoch=self.store.write(lambda tx: tx.next_epoch()),
             gates=self.gates if self.has_gates else None,
@@ -99,7 +99,7 @@ class Rollout:
         self.scheduler.advance(duration, move_to=self.clock.move_to)
 
     def answers(self) -> Mapping[Question, Answer]:
-        return self.store.read(lambda reading: reading.knowledge()).answers
+        return self.store.read(lambda reading: reading.gate_answers())
 
     def report(self) -> MaintenanceReport:
         return self.store.read(

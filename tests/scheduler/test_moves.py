@@ -8,6 +8,7 @@ import pytest
 from tests.scheduler.moving import Moves, ended
 
 from forewarn.domain.event import Outcome
+from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Rules
@@ -118,7 +119,7 @@ def test_machines_that_move_at_the_same_moment_are_all_followed(
     moves: Moves, tmp_path: Path
 ) -> None:
     event = moves.begin("web-0", "web-1")
-    moves.executor.says[event.event_id, VmName("web-0")] = ended("new")
+    moves.outside.says[event.event_id, "web-0"] = ended("new")
 
     moves.say(event, "web-1", ended("NEW"))
 
@@ -159,10 +160,12 @@ def test_nothing_moves_when_an_operator_has_completed_the_event(moves: Moves) ->
 
 def test_move_that_a_dead_leader_has_not_recorded_is_recorded_by_the_next(moves: Moves) -> None:
     event = moves.begin("web-0")
-    moves.executor.says[event.event_id, VmName("web-0")] = ended("kvm-2")
+    moves.outside.says[event.event_id, "web-0"] = ended("kvm-2")
 
+    moves.outside.workers.attend(moves.clock.now())
+
+    assert moves.hosts()["web-0"] == "kvm-1"
     moves.lead().settle()
-
     assert moves.hosts()["web-0"] == "kvm-2"
     assert moves.event(event).event_status is EventStatus.COMPLETED
 
@@ -178,7 +181,7 @@ def test_event_that_lasts_longer_does_not_take_back_a_later_move(moves: Moves) -
 
     assert moves.hosts()["web-0"] == "kvm-3"
     assert moves.event(long).event_status is EventStatus.COMPLETED
-    assert set(moves.executor.begun.values()) == {1}
+    assert set(moves.outside.begun.values()) == {1}
 
 
 def test_move_is_followed_while_the_server_is_paused(moves: Moves) -> None:
@@ -214,24 +217,25 @@ def test_machine_that_comes_to_a_host_whose_maintenance_has_started_is_told_at_o
 
     (joined,) = moves.in_flight("web-0")
     assert (joined.event_status, joined.host) == (EventStatus.STARTED, "kvm-2")
-    assert moves.executor.begun[joined.event_id, VmName("web-0")] == 1
+    assert moves.outside.begun[joined.event_id, "web-0"] == 1
 
 
 def test_machine_is_away_while_its_host_is_worked_on_and_comes_back(moves: Moves) -> None:
-    moves.rules = Rules(host_works=moves.crew.rules)
+    moves.rules = Rules(host_works=(HostWorkRule(has_return=True),))
     moves.maintain("kvm-2")
     moves.advance(minutes=16)
     (event,) = moves.in_flight("db")
 
     moves.say(event, "db", ended("kvm-3"))
     away = (moves.hosts()["db"], moves.event(event).event_status)
-    moves.crew.returns[VmName("db")] = ended("kvm-2")
+    moves.outside.returns[VmName("db")] = ended("kvm-2")
     moves.lead()
     moves.advance(seconds=2)
 
     assert away == ("kvm-3", EventStatus.STARTED)
     assert moves.hosts()["db"] == "kvm-2"
-    assert set(moves.executor.begun) == {(event.event_id, "db")}, "it is told once"
+    impacts = {key for key in moves.outside.begun if key[1] == "db"}
+    assert impacts == {(event.event_id, "db")}, "it is told once"
     (only,) = moves.store.read(lambda reading: reading.events(vm=VmName("db")))
     assert only == moves.event(event)
     assert [what for what, _ in moves.ledger(event)] == [

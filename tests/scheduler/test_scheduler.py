@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from tests.scheduler.conftest import FLEET
+from tests.tasks import DONE, RUNNING, Assigner, Workers
 
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.clocks import VirtualClock
@@ -19,28 +20,28 @@ from forewarn.domain.decisions import next_deadline
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import NOTHING, Knowledge
 from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.task import MANUAL, Task, TaskState
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.executors.manual import ManualExecutor
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.executors.simulated import Manual, Simulated
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.scenario import read_scenario
 from forewarn.operations.context import Context, Rules
-from forewarn.operations.events import EventOrder, complete_event, create_events
+from forewarn.operations.events import EventOrder, complete_event, create_events, start_event
 from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.maintenances import (
     report_maintenances,
     start_maintenance,
 )
+from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, start_scenario
 from forewarn.operations.snapshots import look
-from forewarn.ports.executor import Executor
 from forewarn.ports.faults import FaultControl
+from forewarn.ports.runner import Assigner as AnyAssigner
 from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
@@ -48,6 +49,7 @@ from forewarn.scheduler.tick import Turn, decide_and_record
 from forewarn.storage.sqlite import open_sqlite
 
 TIMEOUT = 45
+NEVER = datetime(2027, 1, 1, tzinfo=UTC)
 LATE = read_scenario("""
 name = "late"
 [[step]]
@@ -91,9 +93,7 @@ class World:
         self.rules = Rules()
         self.failures: dict[str, str] = {}
         self._ids = (event_id(f"{i:032x}") for i in count(1))
-        self.simulated = SimulatedExecutor(
-            store, self.clock, failure_of=lambda _, vm: self.failures.get(vm, "")
-        )
+        self.simulated = Simulated(failure_of_impact=lambda _, vm: self.failures.get(vm, ""))
 
     def context(self) -> Context:
         now = self.clock.now()
@@ -102,13 +102,13 @@ class World:
 
     def lead(
         self,
-        executor: Executor | None = None,
+        assigner: AnyAssigner | None = None,
         context: Callable[[], Context] | None = None,
         faults: FaultControl | None = None,
     ) -> Scheduler:
         return Scheduler(
             store=self.store,
-            executor=executor or self.simulated,
+            assigner=assigner or self.simulated,
             context=context or self.context,
             epoch=self.store.write(lambda tx: tx.next_epoch()),
             faults=faults,
@@ -125,6 +125,9 @@ class World:
         """Begin the scenario, and return what reports where it is."""
         run = self.store.write(lambda tx: start_scenario(tx, self.context(), LATE, names))
         return lambda: self.store.read(lambda reading: report_scenario_run(reading, run.run_id))
+
+    def tasks(self, event: ScheduledEvent) -> tuple[Task, ...]:
+        return self.store.read(lambda reading: reading.tasks_of(event.event_id))
 
     def event(self, event: ScheduledEvent) -> ScheduledEvent:
         found = self.store.read(lambda reading: reading.event(event.event_id))
@@ -143,7 +146,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_event_that_takes_too_long_is_overdue_once(world: World) -> None:
     world.rules = Rules(overdue_after=timedelta(hours=1), targets=(Target(name="ops"),))
-    scheduler = world.lead(ManualExecutor())
+    scheduler = world.lead(Manual())
     event = world.create("web-0")
 
     world.advance(scheduler, minutes=74)
@@ -212,7 +215,7 @@ def test_old_leader_can_write_no_more(world: World) -> None:
 
 
 def test_manual_impact_lasts_until_an_operator_says_so(world: World) -> None:
-    scheduler = world.lead(ManualExecutor())
+    scheduler = world.lead(Manual())
     created = world.create("web-0")
     world.advance(scheduler, days=2)
 
@@ -226,15 +229,13 @@ def test_manual_impact_lasts_until_an_operator_says_so(world: World) -> None:
 
 def test_impact_by_hand_stays_so_when_there_is_an_executor_for_it(world: World) -> None:
     created = world.create("web-0", started=True)
-    world.lead(ManualExecutor()).settle()
+    world.lead(Manual()).settle()
 
     world.advance(world.lead(world.simulated), hours=1)
 
     assert world.event(created).event_status is EventStatus.STARTED
-    begun = world.store.read(
-        lambda reading: reading.simulated_impact(created.event_id, VmName("web-0"))
-    )
-    assert begun is None
+    (task,) = world.tasks(created)
+    assert (task.runner, task.state) == (MANUAL, TaskState.BEGUN)
 
 
 def test_report_after_an_operator_completed_is_ignored(world: World) -> None:
@@ -299,13 +300,11 @@ def test_each_change_of_an_impact_is_one_line_in_the_log(world: World) -> None:
 
     with capture_logs() as logs:
         world.advance(world.lead(), minutes=16)
-        world.advance(world.lead(), hours=1)  # a new leader, which has to ask what was begun
+        world.advance(world.lead(), hours=1)  # what it finds was logged by the one before
 
     lines = [line for line in logs if line["event"] == "impact_changed"]
     told = [(line["event_id"], line["vm"], line["status"]) for line in lines]
     assert told == [
-        (good.event_id, "web-0", "running"),
-        (bad.event_id, "web-1", "running"),
         (good.event_id, "web-0", "running"),
         (bad.event_id, "web-1", "running"),
         (good.event_id, "web-0", "done"),
@@ -315,116 +314,178 @@ def test_each_change_of_an_impact_is_one_line_in_the_log(world: World) -> None:
 
 
 def test_impact_that_is_unknown_is_logged_once_and_again_when_it_is_known(world: World) -> None:
-    flaky = Flaky(world.simulated)
-    scheduler = world.lead(flaky)
-    world.create("web-0")
+    unknown = Impact(status=ImpactStatus.UNKNOWN, reason="no route", ask_again_at=NEVER)
+    words = {"web-0": unknown}
+    workers = Workers(world.store, lambda task: words[task.name])
+    scheduler = world.lead(Assigner())
+    world.create("web-0", started=True)
 
     with capture_logs() as logs:
-        world.advance(scheduler, minutes=30)
-        flaky.is_broken = False
-        world.advance(scheduler, minutes=11)
+        for said in (unknown, unknown, RUNNING, DONE):
+            words["web-0"] = said
+            workers.advance(scheduler, world.clock, timedelta(minutes=10))
 
     statuses = [line["status"] for line in logs if line["event"] == "impact_changed"]
-    assert statuses == ["unknown", "not begun", "running", "done"]
+    assert statuses == ["unknown", "running", "done"]
 
 
-class WatchedExecutor:
-    """The simulated one, with what happens right *before* it begins or is asked."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.begun: list[Impact | None] = []
-        self.before_begin: Callable[[], object] = lambda: None
-        self.before_inquire: Callable[[], object] = lambda: None
-
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        known = self.world.store.read(lambda reading: reading.knowledge())
-        self.before_begin()
-        self.begun.append(known.impacts.get((event.event_id, vm)))
-        return self.ask_soon(self.world.simulated.begin(event, vm, epoch=epoch))
-
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        self.before_inquire()
-        return self.ask_soon(self.world.simulated.inquire(event_id, vm))
-
-    def ask_soon(self, said: Impact) -> Impact:
-        if said.status is not ImpactStatus.RUNNING:
-            return said
-        return replace(said, ask_again_at=self.world.clock.now() + timedelta(seconds=30))
-
-
-def test_impact_is_reserved_before_it_begins_and_forgotten_when_it_is_over(world: World) -> None:
-    executor = WatchedExecutor(world)
-    scheduler = world.lead(executor)
+def test_impact_is_reserved_with_the_start_of_its_event_and_closed_with_its_end(
+    world: World,
+) -> None:
+    scheduler = world.lead(Assigner())
     event = world.create("web-0")
+    seen: list[tuple[EventStatus, list[TaskState]]] = []
+    world.store.listen(
+        lambda _: seen.append(
+            (world.event(event).event_status, [task.state for task in world.tasks(event)])
+        )
+    )
 
     world.advance(scheduler, minutes=15)
-    while_it_runs = world.store.read(lambda reading: reading.knowledge())
-    world.advance(scheduler, minutes=10)
+    waiting = world.store.read(lambda reading: reading.tasks())
+    Workers(world.store).settle(scheduler, world.clock.now)
 
-    assert executor.begun == [Impact(status=ImpactStatus.NOT_BEGUN)]
-    (said,) = while_it_runs.impacts.values()
-    assert said.status is ImpactStatus.RUNNING
-    assert world.event(event).event_status is EventStatus.COMPLETED
-    assert not world.store.read(lambda reading: reading.knowledge())
+    assert seen[0] == (EventStatus.STARTED, [TaskState.RESERVED])
+    assert waiting == (
+        Task(
+            subject=event.event_id,
+            name="web-0",
+            vm=VmName("web-0"),
+            runner="command",
+            node="",
+            epoch=scheduler.epoch,
+            said=Impact(status=ImpactStatus.NOT_BEGUN),
+            reserved_at=event.not_before,
+        ),
+    )
+    assert world.event(event).outcome is Outcome.SUCCEEDED
+    assert world.store.read(lambda reading: reading.tasks()) == ()
+    assert [task.closed_at for task in world.tasks(event)] == [world.clock.now()]
 
 
-def test_leader_that_has_lost_its_lease_begins_nothing(world: World) -> None:
-    executor = WatchedExecutor(world)
-    scheduler = world.lead(executor)
-    world.create("web-0", started=True)
-    executor.before_inquire = lambda: world.store.write(lambda tx: tx.next_epoch())
+@pytest.mark.parametrize("started", [True, False])
+def test_nothing_is_reserved_while_the_server_is_paused(world: World, *, started: bool) -> None:
+    scheduler = world.lead(Assigner())
+    event = world.create("web-0", started=started)
+    world.store.write(lambda tx: pause_server(tx, world.context()))
+
+    world.advance(scheduler, hours=1)
+    during = world.tasks(event)
+    world.store.write(lambda tx: resume_server(tx, world.context()))
+    scheduler.settle()
+
+    assert during == ()
+    assert [task.state for task in world.tasks(event)] == [TaskState.RESERVED]
+
+
+def test_leader_that_has_lost_its_lease_reserves_nothing(world: World) -> None:
+    scheduler = world.lead(Assigner())
+    event = world.create("web-0", started=True)
+    world.store.write(lambda tx: tx.next_epoch())
 
     with pytest.raises(LeaseLostError):
         scheduler.settle()
 
-    assert executor.begun == []
+    assert world.tasks(event) == ()
 
 
-def test_impact_that_was_reserved_by_a_leader_that_died_is_begun_by_the_next(
+def test_impact_that_was_reserved_by_a_leader_that_died_is_begun_once_by_the_next(
     world: World,
 ) -> None:
-    def die() -> None:
-        raise KeyboardInterrupt
-
-    executor = WatchedExecutor(world)
-    executor.before_begin = die
     event = world.create("web-0", started=True)
-    with pytest.raises(KeyboardInterrupt):
-        world.lead(executor).settle()
+    world.rules = Rules(node="n1")
+    world.lead(Assigner()).settle()
+    (reserved,) = world.tasks(event)
 
-    executor.before_begin = lambda: None
-    world.advance(world.lead(executor), minutes=10)
+    world.rules = Rules(node="n2")
+    scheduler = world.lead(Assigner())
+    scheduler.settle()
+    (taken_over,) = world.tasks(event)
+    old, new = Workers(world.store, node="n1"), Workers(world.store, node="n2")
+    old.attend(world.clock.now())
+    new.settle(scheduler, world.clock.now)
 
-    assert len(executor.begun) == 1
+    assert (reserved.node, reserved.assignment) == ("n1", 1)
+    assert taken_over == replace(reserved, node="n2", assignment=2, epoch=scheduler.epoch)
+    assert (old.begun.total(), new.begun.total()) == (0, 1)
     assert world.event(event).event_status is EventStatus.COMPLETED
 
 
-def test_answer_that_is_the_same_again_is_not_written(world: World) -> None:
-    executor, asked = WatchedExecutor(world), list[datetime]()
-    executor.before_inquire = lambda: asked.append(world.clock.now())
-    scheduler = world.lead(executor)
+def test_what_another_node_has_begun_is_waited_for_whoever_leads(world: World) -> None:
+    event = world.create("web-0", started=True)
+    world.rules = Rules(node="n1")
+    world.lead(Assigner()).settle()
+    old = Workers(world.store, lambda _: RUNNING, node="n1")
+    old.attend(world.clock.now())
+
+    world.rules = Rules(node="n2")
+    scheduler = world.lead(Assigner())
+    scheduler.settle()
+    (task,) = world.tasks(event)
+    old.says = lambda _: DONE
+    old.attend(world.clock.now())
+    scheduler.settle()
+
+    assert (task.node, task.state) == ("n1", TaskState.BEGUN)
+    assert world.event(event).outcome is Outcome.SUCCEEDED
+
+
+def test_impact_behind_another_on_the_same_machine_is_reserved_when_that_is_over(
+    world: World,
+) -> None:
+    scheduler = world.lead(Assigner())
+    first, second = (world.create("web-0", started=True) for _ in range(2))
+    words = {first.event_id: RUNNING, second.event_id: RUNNING}
+    workers = Workers(world.store, lambda task: words[EventId(task.subject)])
+
+    workers.settle(scheduler, world.clock.now)
+    behind = world.tasks(second)
+    words[first.event_id] = DONE
+    workers.settle(scheduler, world.clock.now)
+
+    assert behind == ()
+    assert [task.state for task in world.tasks(second)] == [TaskState.BEGUN]
+
+
+def test_older_event_that_is_started_later_waits_for_what_is_reserved_already(
+    world: World,
+) -> None:
+    scheduler = world.lead(Assigner())
+    older, younger = world.create("web-0"), world.create("web-0", started=True)
+    scheduler.settle()
+    world.store.write(lambda tx: start_event(tx, world.context(), older.event_id))
+
+    scheduler.settle()
+
+    assert (len(world.tasks(younger)), len(world.tasks(older))) == (1, 0)
+
+
+def test_impact_is_not_begun_when_an_operator_has_completed_its_event(world: World) -> None:
+    scheduler = world.lead(Assigner())
+    event = world.create("web-0", started=True)
+    scheduler.settle()
+    world.store.write(lambda tx: complete_event(tx, world.context(), event.event_id))
+    workers = Workers(world.store)
+
+    workers.attend(world.clock.now())
+    withdrawn = world.tasks(event)
+    workers.settle(scheduler, world.clock.now)
+
+    assert workers.begun.total() == 0
+    assert [task.state for task in withdrawn] == [TaskState.WITHDRAWN]
+    (task,) = world.tasks(event)
+    assert (task.state, task.closed_at) == (TaskState.WITHDRAWN, world.clock.now())
+
+
+def test_impact_that_takes_its_time_costs_no_commits(world: World) -> None:
+    scheduler = world.lead()
     world.create("web-0", started=True)
     world.advance(scheduler, minutes=1)
-    commits, before = world.store.commits.total, len(asked)
+    commits = world.store.commits.total
 
     world.advance(scheduler, minutes=5)
 
-    assert len(asked) == before + 10
     assert world.store.commits.total == commits
-
-
-def test_simulated_impact_begins_once(world: World) -> None:
-    epoch = world.store.write(lambda tx: tx.next_epoch())
-    event = world.create("web-0")
-    vm = VmName("web-0")
-
-    world.simulated.begin(event, vm, epoch=epoch)
-    first = world.simulated.inquire(event.event_id, vm)
-    world.clock.move_to(world.clock.now() + timedelta(minutes=1))
-    world.simulated.begin(event, vm, epoch=epoch)
-
-    assert world.simulated.inquire(event.event_id, vm) == first
 
 
 def test_thread_does_what_is_due_when_woken_and_stops(world: World) -> None:
@@ -461,39 +522,6 @@ def test_thread_ends_when_the_lease_is_lost(world: World) -> None:
     assert world.event(created).event_status is EventStatus.SCHEDULED
 
 
-class Flaky:
-    """An executor that raises until it is mended."""
-
-    def __init__(self, mended: Executor) -> None:
-        self.is_broken = True
-        self._mended = mended
-
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        if self.is_broken and vm == "web-0":
-            raise OSError("no route to the host")
-        return self._mended.begin(event, vm, epoch=epoch)
-
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        if self.is_broken and vm == "web-0":
-            raise OSError("no route to the host")
-        return self._mended.inquire(event_id, vm)
-
-
-def test_executor_in_trouble_is_asked_again_and_holds_nobody_else(world: World) -> None:
-    flaky = Flaky(world.simulated)
-    scheduler = world.lead(flaky)
-    troubled, other = world.create("web-0"), world.create("web-1")
-    world.advance(scheduler, minutes=30)
-
-    waiting, ended = world.event(troubled), world.event(other)
-    flaky.is_broken = False
-    world.advance(scheduler, minutes=11)
-
-    assert waiting.event_status is EventStatus.STARTED
-    assert ended.outcome is Outcome.SUCCEEDED
-    assert world.event(troubled).outcome is Outcome.SUCCEEDED
-
-
 def test_thread_goes_on_when_the_store_is_back(world: World, tmp_path: Path) -> None:
     scheduler = world.lead()
     created = world.create("web-0")
@@ -517,7 +545,7 @@ def test_thread_goes_on_when_the_store_is_back(world: World, tmp_path: Path) -> 
 def test_scheduler_that_dies_of_what_nobody_thought_of_is_started_again(world: World) -> None:
     supervisor = Supervisor(first_pause=0.01)
     scheduler = Scheduler(
-        store=world.store, executor=world.simulated, context=broken_context, epoch=1
+        store=world.store, assigner=world.simulated, context=broken_context, epoch=1
     )
 
     thread = supervisor.start("scheduler", scheduler.rounds)
@@ -665,10 +693,10 @@ def test_what_a_turn_leaves_is_what_the_next_look_sees(world: World) -> None:
     world.create("web-0")
     turns = 0
     while deadline := world.store.read(
-        lambda reading: next_deadline(look(reading, world.context(), NOTHING), world.clock.now())
+        lambda reading: next_deadline(look(reading, world.context(), {}), world.clock.now())
     ):
         world.clock.move_to(deadline)
-        for _ in range(4):  # starts, ends what was started, goes on, finds nothing
+        for _ in range(5):  # starts, ends impacts, then their events, goes on, finds nothing
             turn, seen = _turn_and_look(world, epoch)
             turns += bool(turn.decisions.actions)
             assert turn.after == seen
@@ -678,16 +706,8 @@ def test_what_a_turn_leaves_is_what_the_next_look_sees(world: World) -> None:
 
 
 def _turn_and_look(world: World, epoch: int) -> tuple[Turn, Snapshot]:
-    """Take a turn in a world in which every impact is over at once, and look."""
-    in_flight = world.store.read(lambda reading: reading.events_in_flight())
-    impacts = {
-        (event.event_id, vm): Impact(status=ImpactStatus.DONE)
-        for event in in_flight
-        for vm in event.resources
-    }
+    """Take a turn, and look."""
     turn = world.store.write(
-        lambda tx: decide_and_record(tx, world.context(), Knowledge(impacts=impacts), epoch=epoch)
+        lambda tx: decide_and_record(tx, world.context(), {}, world.simulated, epoch=epoch)
     )
-    return turn, world.store.read(
-        lambda reading: look(reading, world.context(), Knowledge(impacts=impacts))
-    )
+    return turn, world.store.read(lambda reading: look(reading, world.context(), {}))

@@ -10,7 +10,7 @@ from tests.scheduler.test_answers import MINUTE, STEP, Rollout
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.notification import Notification, Target
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.executors.simulated import Simulated
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.maintenances import (
     abort_maintenance,
@@ -57,7 +57,7 @@ class ToldRollout(Rollout):
         failure_of = lambda _, vm: self.failures.get(vm, "")  # noqa: E731
         return Scheduler(
             store=self.store,
-            executor=SimulatedExecutor(self.store, self.clock, failure_of=failure_of),
+            assigner=Simulated(failure_of_impact=failure_of),
             context=self.context,
             epoch=self.store.write(lambda tx: tx.next_epoch()),
             gates=self.gates,

@@ -176,7 +176,7 @@ def test_upkeep_has_records_removed_with_what_they_are_about(store: Store) -> No
     broken, shelf = Shelf(OSError(5, "Input/output error")), Shelf()
 
     with capture_logs() as logs:
-        Upkeep(store, context, epoch=0, archives=lambda: (broken, shelf)).tidy_up()
+        Upkeep(store, context, epoch=0, archives=(broken, shelf)).tidy_up()
 
     assert shelf.asked == [NOW - timedelta(days=30)]
     assert [(line["event"], line.get("number"), line.get("error")) for line in logs] == [

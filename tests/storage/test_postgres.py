@@ -169,7 +169,7 @@ def test_replica_that_is_too_far_behind_reads_everything(
     gap = heard.wait_for(lambda change: change.is_gap)
 
     assert (gap.sequence, gap.has_work) == (CHANGES_KEPT + 5, True)
-    assert (gap.has_ledger_grown, gap.has_outbox_grown) == (True, True)
+    assert (gap.has_ledger_grown, gap.has_outbox_grown, gap.has_tasks) == (True, True, True)
 
 
 def test_commits_of_others_between_two_statements_are_no_gap(

@@ -156,7 +156,7 @@ def test_replicas_that_start_at_once_upgrade_once(postgres: Cluster) -> None:
 
 
 def test_upgrade_waits_for_the_replica_that_writes(postgres_url: str) -> None:
-    run_sql(postgres_url, "UPDATE alembic_version SET version_num = '0017'")
+    run_sql(postgres_url, "UPDATE alembic_version SET version_num = '0021'")
 
     with psycopg.connect(postgres_url) as writer, ThreadPoolExecutor() as pool:
         writer.execute("SELECT last_change FROM write_lock FOR UPDATE")
@@ -164,8 +164,8 @@ def test_upgrade_waits_for_the_replica_that_writes(postgres_url: str) -> None:
         wait_until(lambda: waits_for_the_writer(postgres_url), "it does not wait", TIMEOUT)
         writer.rollback()
 
-        # What it is about to add is there, so that it fails without having changed anything.
-        with pytest.raises(DatabaseUnusableError, match="already exists"):
+        # What it is about to drop is not there, so that it fails without having changed anything.
+        with pytest.raises(DatabaseUnusableError, match="does not exist"):
             upgrade.result(TIMEOUT)
 
 

@@ -13,6 +13,7 @@ from tests.waiting import wait_until
 
 from forewarn.domain.names import ScopeId
 from forewarn.domain.publication import FIRST_DOCUMENT, republish
+from forewarn.domain.task import Owner
 from forewarn.ports.replicas import SILENT_AFTER
 from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.storage.lease import DatabaseLeadership
@@ -62,6 +63,21 @@ def test_each_sees_all_until_they_leave(postgres_url: str) -> None:
             assert names(first) == names(second) == ["a", "b"]
 
         assert names(first) == ["a"]
+
+
+def test_report_is_also_that_of_the_owner_of_tasks(postgres_url: str) -> None:
+    one = Owner(node="db-1:a", name="db-1", generation=3, heard_at=NOW)
+    two = replace(one, node="db-2:b", name="db-2")
+    with replica(postgres_url, "a", node=one.node) as (store, first):
+        store.write(lambda tx: tx.put_owner(one))
+        store.write(lambda tx: tx.put_owner(two))
+        first.report()
+
+        heard, silent = store.read(lambda reading: reading.owners())
+
+    assert heard == replace(one, heard_at=heard.heard_at)
+    assert heard.heard_at > NOW
+    assert silent == two
 
 
 def test_only_the_holder_of_a_lease_that_lasts_leads(postgres_url: str) -> None:

@@ -5,8 +5,8 @@ from dataclasses import fields
 import pytest
 
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.executors.processes import ProcessContractor
-from forewarn.executors.webhook import WebhookContractor
+from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.webhook import WebhookRunner
 from forewarn.gates.asked_gates import AskedGates
 from forewarn.gates.http import AddressGate
 from forewarn.metadata.verbs import StoreVerbs
@@ -17,9 +17,9 @@ SERVICES = (
     AskedGates,
     Courier,
     MemoryFaults,
-    ProcessContractor,
+    ProcessRunner,
     StoreVerbs,
-    WebhookContractor,
+    WebhookRunner,
 )
 
 

@@ -11,7 +11,7 @@ import structlog
 from forewarn.bootstrap.node import find_node
 from forewarn.clocks import SystemClock
 from forewarn.ports.leadership import Leadership
-from forewarn.ports.replicas import ReplicaIdentity, Replicas
+from forewarn.ports.replicas import ReplicaIdentity, Replicas, name_replica
 from forewarn.ports.store import Store, StoreUnavailableError
 from forewarn.settings import Settings
 from forewarn.storage.errors import PostgresMissingError
@@ -31,10 +31,11 @@ _SAY_AGAIN_SECONDS: Final = 60.0
 class OpenDatabase:
     """An open *store*, who leads on it, and who else serves it; *place* is how people know it.
 
-    *discard* forgets a file that was made in vain.
+    This server is *node*; see `own`. *discard* forgets a file that was made in vain.
     """
 
     store: Store
+    node: str
     leadership: Leadership
     replicas: Replicas
     place: str
@@ -64,6 +65,7 @@ def _open_file(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) ->
 
     return OpenDatabase(
         store=store,
+        node="",
         leadership=FileLeadership(store),
         replicas=SoleReplica(store, itself, now=SystemClock().now),
         place=str(path),
@@ -75,10 +77,7 @@ def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) 
     try:
         from forewarn.storage.lease import DatabaseLeadership  # noqa: PLC0415 - an extra
         from forewarn.storage.postgres import open_postgres  # noqa: PLC0415 - an extra
-        from forewarn.storage.replicas import (  # noqa: PLC0415 - an extra
-            DatabaseReplicas,
-            name_replica,
-        )
+        from forewarn.storage.replicas import DatabaseReplicas  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise PostgresMissingError from error
     node = find_node(settings.state_directory)
@@ -91,8 +90,27 @@ def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) 
     stack.callback(replicas.leave)
     wait_for(replicas.report)
     return OpenDatabase(
-        store=store, leadership=leadership, replicas=replicas, place=str(store.address)
+        store=store,
+        node=node,
+        leadership=leadership,
+        replicas=replicas,
+        place=str(store.address),
     )
+
+
+def own(database: OpenDatabase, settings: Settings) -> OpenDatabase:
+    """Return *database* with the node of this server.
+
+    Where replicas share a database, each needs its node to open it. Where a server has a file to
+    itself, it becomes a node only when nothing can be wrong with the file any more.
+    """
+    if settings.is_shared:
+        return database
+    node = find_node(settings.state_directory, is_shared=False)
+    known = database.replicas.itself
+    itself = replace(known, replica_id=name_replica(node, known.replica_id))
+    sole = SoleReplica(database.store, itself, now=SystemClock().now)
+    return replace(database, node=node, replicas=sole)
 
 
 def wait_for(attempt: Callable[[], T]) -> T:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final
 
 import structlog
@@ -23,6 +24,8 @@ from forewarn.scheduler.upkeep import Upkeep
 log: Final[FilteringBoundLogger] = structlog.get_logger()
 
 _RENEW_SECONDS: Final = 1.0
+_REST_SECONDS: Final = 10.0
+"""How long a replica that has handed over leaves the lease to others."""
 _COURIER_SECONDS: Final = 2.0
 """How long a message or a question under way may take before its thread is left behind."""
 
@@ -58,6 +61,7 @@ class Candidate:
         self._supervisor = supervisor
         self._reports = reports
         self._leader: Leader | None = None
+        self._resting_until = 0.0
         self._threads: tuple[SupervisedThread, ...] = ()
         self._rounds = Rounds("leadership", self._look, every=_RENEW_SECONDS)
 
@@ -115,6 +119,11 @@ class Candidate:
         if self._supervisor is not None:
             self._threads = tuple(self._start(self._leader, self._supervisor))
 
+    def hand_over(self) -> None:
+        """Let another replica lead: resign, and do not campaign for a while."""
+        self._resting_until = monotonic() + _REST_SECONDS
+        self._rounds.wake()
+
     def run(self) -> None:
         """Campaign, and hold on to what was gained, until stopped."""
         self._rounds.run()
@@ -130,6 +139,12 @@ class Candidate:
 
     def _look(self) -> None:
         leader, is_held = self._leader, False
+        if monotonic() < self._resting_until:
+            if leader is not None:
+                self._drop()
+                self._leadership.resign(leader.epoch)
+                self._reports.info("lease_handed_over", epoch=leader.epoch)
+            return
         with suppress(LeaseLostError):  # as another replica leads by now
             is_held = leader is None or self._leadership.renew(leader.epoch)
         if leader is not None and not is_held:

@@ -156,6 +156,7 @@ def _make_services(
         is_ready=is_ready,
         settle=replica.settle,
         finish_turn=replica.candidate.finish_turn,
+        hand_over=replica.candidate.hand_over,
         replicas=replica.replicas,
         database=replica.database,
         executor_problem=replica.executor_problem,

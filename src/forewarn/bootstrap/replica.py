@@ -2,7 +2,7 @@
 
 import random
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,13 +14,13 @@ from forewarn.bootstrap.machine_sources import ReloadableSources
 from forewarn.bootstrap.presence import introduce
 from forewarn.bootstrap.start import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
-from forewarn.bootstrap.workforce import Employer, Workforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.discovery.explorer import Explorer
 from forewarn.domain.names import HostName
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.emulator.journal import MemoryJournal
-from forewarn.executors.manual import ManualExecutor
+from forewarn.executors.simulated import Manual
+from forewarn.executors.watcher import TaskWatcher
 from forewarn.feed.front_services import FrontPasses, FrontServices
 from forewarn.feed.hub import Hub
 from forewarn.gates.asked_gates import AskedGates, KnownGate
@@ -38,6 +38,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.discovery import find_sources, put_sources
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.outbound.client import Outbound
+from forewarn.ports.archive import Archive
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Actor
@@ -45,6 +46,7 @@ from forewarn.ports.leadership import Leadership
 from forewarn.ports.metrics import Tally
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.replicas import Replicas
+from forewarn.ports.runner import Assigner
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Performance, Scheduler
@@ -62,14 +64,17 @@ SCHEDULER: Final = "scheduler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """Whom a server talks to outside: executors and host workers, gates, and targets to notify.
+    """Whom a server talks to outside: runners of tasks, gates, and targets to notify.
 
-    Whoever makes *outbound* closes it. Without a *workforce*, operators do it all by hand. With
+    Whoever makes *outbound* closes it. Without *runners*, operators do it all by hand. The
+    *watcher* has them carry out the tasks of this node, whose records are the *archives*. With
     *sources*, the fleet follows what they say.
     """
 
     outbound: Outbound
-    workforce: Employer = field(default_factory=lambda: Workforce(executor=ManualExecutor()))
+    runners: Assigner = field(default_factory=Manual)
+    watcher: TaskWatcher | None = None
+    archives: Sequence[Archive] = ()
     notifications: Notifications = field(default_factory=Notifications)
     gates: Mapping[str, KnownGate] = field(default_factory=dict)
     sources: ReloadableSources | None = None
@@ -98,6 +103,8 @@ def assemble(
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
     _listen(store, faults.note, candidate.note, event_log.note)
+    if outside.watcher is not None:
+        store.listen(outside.watcher.note)
     return Replica(
         settings=settings,
         store=store,
@@ -108,6 +115,7 @@ def assemble(
         faults=faults,
         journal=MemoryJournal(clock, SystemClock()),
         candidate=candidate,
+        watcher=outside.watcher,
         performance=make.performance,
         gates=gates,
         context=context,
@@ -142,6 +150,7 @@ class Replica:
     faults: MemoryFaults
     journal: MemoryJournal
     candidate: Candidate
+    watcher: TaskWatcher | None = None
     performance: Performance
     gates: AskedGates
     context: Callable[[str], Context]
@@ -229,13 +238,17 @@ def _listen(store: Store, *listeners: ChangeListener) -> None:
 
 
 def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callable[[str], Context]:
-    wall, workforce = SystemClock(), outside.workforce
-    targets = outside.notifications.targets
-    fixed = replace(make_rules(settings), targets=targets, gates=tuple(outside.gates))
+    wall, runners, watcher = SystemClock(), outside.runners, outside.watcher
+    fixed = replace(
+        make_rules(settings),
+        targets=outside.notifications.targets,
+        gates=tuple(outside.gates),
+        node=watcher.owner.node if watcher else "",
+    )
 
     def context(who: str) -> Context:
         # Which hosts have work can change while the server runs: their file is read again.
-        works = workforce.host_worker.rules if workforce.host_worker else ()
+        works = runners.rules
         rules = replace(fixed, host_works=tuple(works)) if works else fixed
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
 
@@ -272,15 +285,13 @@ class _LeaderMaker:
 
     def __call__(self, epoch: int) -> Leader:
         self._give_up_orphans(epoch)
-        workforce = self.outside.workforce
         scheduler = Scheduler(
             store=self.store,
-            executor=workforce.executor,
+            assigner=self.outside.runners,
             context=self.own_context,
             epoch=epoch,
             gates=self.gates,
             reports=self.reports,
-            host_worker=workforce.host_worker,
             performance=self.performance,
             faults=self.faults,
         )
@@ -292,7 +303,7 @@ class _LeaderMaker:
                 self.store,
                 self.own_context,
                 epoch=epoch,
-                archives=lambda: workforce.archives,
+                archives=self.outside.archives,
             ),
             explorer=self._explorer(epoch, scheduler.wake),
         )

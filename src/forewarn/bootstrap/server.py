@@ -13,13 +13,15 @@ from typing import Final
 import structlog
 
 from forewarn.bootstrap.address import leave_address, public_url
-from forewarn.bootstrap.database import OpenDatabase, open_database, wait_for
+from forewarn.bootstrap.database import OpenDatabase, open_database, own, wait_for
 from forewarn.bootstrap.fronts import Fronts
 from forewarn.bootstrap.listening import Listeners, open_listeners
 from forewarn.bootstrap.machine_sources import ReloadableSources
+from forewarn.bootstrap.node import held
 from forewarn.bootstrap.operators import ControlServer, control_server
 from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
+from forewarn.bootstrap.runners import ReloadableRunners
 from forewarn.bootstrap.start import (
     FleetDeclaration,
     StartingPoint,
@@ -27,11 +29,12 @@ from forewarn.bootstrap.start import (
     read_fleet_declaration,
 )
 from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
+from forewarn.bootstrap.task_records import TaskRecords
 from forewarn.bootstrap.tls import check_control
-from forewarn.bootstrap.workforce import ReloadableWorkforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.connections.event_loop import fastest_loop
 from forewarn.environment import environment_with, notify_socket
+from forewarn.executors.watcher import TaskWatcher
 from forewarn.feed.front_order import FrontOrder
 from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import App, MetadataServer
@@ -104,26 +107,37 @@ def _replica(
     with ExitStack() as stack:
         # Last: a message that is canceled by it is not recorded as one that failed.
         stack.callback(outside.outbound.close)
+        if settings.is_shared:
+            stack.enter_context(held(settings.state_directory))
         database = stack.enter_context(open_database(settings, itself))
         supervisor = Supervisor()
         if settings.is_shared:
             stack.enter_context(heart_beating(database.replicas, supervisor))
         store = database.store
         try:
+            if not settings.is_shared:  # whose lock says more, and comes first
+                stack.enter_context(held(settings.state_directory))
             beginning = take_over(database, settings, fleet)
+            database = own(database, settings)
         except BaseException:
             database.discard()
             raise
-        made_workforce = ReloadableWorkforce(settings, store, beginning.clock, outside.outbound)
-        workforce = stack.enter_context(closing(made_workforce))
-        outside = replace(outside, workforce=workforce)
+        wall = SystemClock()
+        records = TaskRecords(settings.state_directory, store, database.node)
+        owner = wait_for(lambda: records.begin(wall.now()))
+        made_runners = ReloadableRunners(
+            settings, store, beginning.clock, records.log, outside.outbound
+        )
+        runners = stack.enter_context(closing(made_runners))
+        watcher = TaskWatcher(store, runners=runners, owner=owner, records=records.log, wall=wall)
+        outside = replace(outside, runners=runners, watcher=watcher, archives=(records,))
         made = assemble(settings, store, beginning, outside, supervisor, database.leadership)
         yield replace(
             made,
             replicas=database.replicas,
             database=database.place,
-            executor_problem=lambda: workforce.problem,
-            reload_executors=workforce.reload,
+            executor_problem=lambda: runners.problem,
+            reload_executors=runners.reload,
             reload_sources=outside.sources.reload if outside.sources else lambda: None,
         )
 
@@ -229,6 +243,8 @@ def _make_fronts(replica: Replica, listeners: Listeners, server: MetadataServer)
 def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
     start = replica.supervisor.start
     yield start("leadership", replica.candidate)
+    if replica.watcher is not None:
+        yield start("tasks", replica.watcher.rounds)
     yield start("board", replica.store_feed.rounds)
     yield start("polls", replica.polls.rounds)
     yield start("showings", replica.showings.rounds)

@@ -160,6 +160,7 @@ def make_rules(settings: Settings) -> Rules:
         document_retention=parse_duration(settings.document_retention),
         is_shared=settings.is_shared,
         has_fronts=settings.fronts > 0,
+        owner_grace=parse_duration(settings.owner_grace),
     )
 
 

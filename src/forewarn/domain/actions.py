@@ -7,12 +7,12 @@ from typing import Final, TypeAlias
 from forewarn.domain.event import Outcome
 from forewarn.domain.gate import Question
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.host_work import HostTask
-from forewarn.domain.knowledge import Undertaking
+from forewarn.domain.host_work import Undertaking
 from forewarn.domain.maintenance import Step
 from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, VmName
 from forewarn.domain.scenario import ScenarioStep
 from forewarn.domain.schedule import PassOccurrence, StartOccurrence
+from forewarn.domain.task import Task
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -103,33 +103,17 @@ class FinishScenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InquireImpact:
-    """Ask the executor how far it is."""
+class ReserveTask:
+    """Reserve what is due, so that its owner begins it."""
 
-    event_id: EventId
-    vm: VmName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginImpact:
-    """Have the executor do it."""
-
-    event_id: EventId
-    vm: VmName
+    about: Undertaking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InquireTask:
-    """Ask whoever works on the host how far it is."""
+class ChangeTask:
+    """Record what becomes of a task by itself."""
 
-    task: HostTask
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginTask:
-    """Have the work on the host done."""
-
-    task: HostTask
+    task: Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +133,8 @@ Action: TypeAlias = (
     | FinishMaintenance
     | TakeStep
     | FinishScenario
+    | ReserveTask
+    | ChangeTask
 )
 """Something to record."""
 
@@ -158,13 +144,9 @@ BEGINS_NOTHING: Final = (
     NoteOverdue,
     FinishMaintenance,
     FinishScenario,
-    InquireImpact,
-    InquireTask,
+    ChangeTask,
 )
 """What is also done while the server is paused; whatever is not named here waits."""
-
-Effect: TypeAlias = InquireImpact | BeginImpact | InquireTask | BeginTask | AskGate
-"""Something to perform, after everything decided with it is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +159,7 @@ class Decisions:
     """
 
     actions: tuple[Action, ...]
-    effects: tuple[Effect, ...]
+    effects: tuple[AskGate, ...]
     moves: tuple[FollowMove, ...] = ()
     questions: frozenset[Question] = frozenset()
     occurrences: tuple[PassOccurrence | StartOccurrence, ...] = ()

@@ -10,10 +10,12 @@ from forewarn.domain.actions import (
     Action,
     AdvanceOperation,
     CancelEvent,
+    ChangeTask,
     CompleteEvent,
     FinishMaintenance,
     FinishScenario,
     NoteOverdue,
+    ReserveTask,
     ScheduleStep,
     StartEvent,
     TakeStep,
@@ -45,6 +47,7 @@ def apply_actions(
     operations = dict(snapshot.operations)
     runs = dict(snapshot.scenario_runs)
     soaks = dict(snapshot.soaks)
+    rows = dict(snapshot.rows)
     for action in actions:
         match action:
             case StartEvent() | CompleteEvent() | CancelEvent() | NoteOverdue():
@@ -67,9 +70,13 @@ def apply_actions(
                 run, changed = _run(after, runs[action.run_id], action, now, event_ids)
                 runs[action.run_id] = run
                 events |= {event.event_id: event for event in changed}
+            case ChangeTask():
+                rows[action.task.key] = action.task
+            case ReserveTask():
+                pass  # who it is for is not decided here
             case _:
                 assert_never(action)
-    return replace(
+    after = replace(
         snapshot,
         events=events,
         maintenances=maintenances,
@@ -77,6 +84,7 @@ def apply_actions(
         scenario_runs=runs,
         soaks=soaks,
     )
+    return after if rows == snapshot.rows else after.with_rows(rows)
 
 
 def without_ended(snapshot: Snapshot) -> Snapshot:

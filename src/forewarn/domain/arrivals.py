@@ -66,7 +66,7 @@ def find_joining(snapshot: Snapshot, after: Topology) -> tuple[Joining, ...]:
     operations = {
         operation.host: operation
         for operation in snapshot.operations.values()
-        if not operation.is_over and not _is_withdrawn(operation, snapshot)
+        if _is_under_way(operation, snapshot) and not _is_withdrawn(operation, snapshot)
     }
     coming = arrivals(snapshot.topology, after) if operations else {}
     return tuple(
@@ -125,6 +125,11 @@ def join(
     policy = after.scopes[joining.share.scope_id].policy
     notice = usual_notice(draft.event_type, policy, speed=speed)
     return schedule(draft, event_id=event_id, now=now, notice=notice)
+
+
+def _is_under_way(operation: HostOperation, snapshot: Snapshot) -> bool:
+    """Tell whether *operation* is not over, or something of it still runs on the host."""
+    return not operation.is_over or operation.operation_id in snapshot.open_of
 
 
 def _is_withdrawn(operation: HostOperation, snapshot: Snapshot) -> bool:

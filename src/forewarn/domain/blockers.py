@@ -9,7 +9,7 @@ from typing import Final
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.phrases import count_of, say_count, say_moment, say_names
 from forewarn.domain.reasons import OF_HOST, ReasonKind
-from forewarn.domain.remedy import OF_EVENTS, OF_MAINTENANCES, Remedies, Remedy, Verb
+from forewarn.domain.remedy import OF_EVENTS, OF_MAINTENANCES, OF_TASKS, Remedies, Remedy, Verb
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -36,6 +36,8 @@ class BlockerKind(StrEnum):
     BUSY = "busy"
     BUSY_SOON = "busy-soon"
     BUSY_HOST = "busy-host"
+    BUSY_TASK = "busy-task"
+    BUSY_UNKNOWN = "busy-unknown"
     CAPACITY = "capacity"
     CAPACITY_NEVER = "capacity-never"
     SOAK = "soak"
@@ -78,6 +80,8 @@ BRAKE_OF: Final[Mapping[BlockerKind | ReasonKind, BrakeKind]] = {
     BlockerKind.BUSY: BrakeKind.BUSY,
     BlockerKind.BUSY_SOON: BrakeKind.BUSY,
     BlockerKind.BUSY_HOST: BrakeKind.BUSY,
+    BlockerKind.BUSY_TASK: BrakeKind.BUSY,
+    BlockerKind.BUSY_UNKNOWN: BrakeKind.BUSY,
     BlockerKind.CAPACITY: BrakeKind.CAPACITY,
     BlockerKind.CAPACITY_NEVER: BrakeKind.CAPACITY,
     BlockerKind.SOAK: BrakeKind.SOAK,
@@ -119,6 +123,13 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.FAILURE: "{place} {about}, so no further step begins {where}.",
     BlockerKind.FAILURE_HOLDS_ALL: "{place} {about}, so no further step begins anywhere.",
     BlockerKind.BUSY_HOST: "The next step {where} waits for another maintenance on the same host.",
+    BlockerKind.BUSY_TASK: (
+        "No step begins {where} until {about} has ended; it is still running, although its event "
+        "has ended."
+    ),
+    BlockerKind.BUSY_UNKNOWN: (
+        "No step begins {where}: the state of {about} is unknown, and it may still be running."
+    ),
     BlockerKind.CANARY: "The next step {where} waits for the canary ({about}) to complete.",
     BlockerKind.CANARY_SOAK: (
         "The canary ({about}) has completed; the next step {where} waits until {until}, when "
@@ -182,6 +193,7 @@ REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
     BlockerKind.FAILURE: (Verb.RETRY, Verb.SKIP),
     BlockerKind.FAILURE_HOLDS_ALL: (Verb.RETRY, Verb.SKIP),
     BlockerKind.BUSY: (Verb.COMPLETE,),
+    BlockerKind.BUSY_UNKNOWN: (Verb.SETTLE_DONE, Verb.SETTLE_FAILED),
     BlockerKind.CAPACITY: (Verb.COMPLETE,),
     BlockerKind.CAPACITY_NEVER: (Verb.ABORT,),
     BlockerKind.CALENDAR_NEVER: (Verb.ABORT,),
@@ -191,6 +203,7 @@ REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
     ReasonKind.OTHER_IMPACT: (Verb.COMPLETE,),
     ReasonKind.BY_HAND: (Verb.COMPLETE,),
     ReasonKind.UNKNOWN: (Verb.COMPLETE,),
+    ReasonKind.OTHER_TASK_UNKNOWN: (Verb.SETTLE_DONE, Verb.SETTLE_FAILED),
     ReasonKind.NO_EXECUTOR: (Verb.CORRECT_EXECUTORS,),
     ReasonKind.HOST_UNKNOWN: (Verb.SKIP,),
     ReasonKind.HOST_PAUSED: (Verb.RESUME_SERVER,),
@@ -198,6 +211,7 @@ REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
 }
 """What somebody can do about each kind that goes away by hand only."""
 
+_FAILURES: Final = kinds_of(BrakeKind.FAILURE)
 _EVENT: Final = "Event {events} {where}: {about}"
 _EVENTS: Final = "{count} {where}: {about}"
 _HOST: Final = "{about}"
@@ -224,6 +238,7 @@ class Blocker:
     places: tuple[str, ...] = ()
     awaited: tuple[EventId, ...] = ()
     place: str = ""
+    task_ids: tuple[str, ...] = ()
 
     @property
     def brake(self) -> BrakeKind:
@@ -233,6 +248,12 @@ class Blocker:
     def remedies(self, maintenance_id: MaintenanceId) -> Remedies:
         """Return what somebody has to do about it."""
         verbs = REMEDIES.get(self.kind, ())
+        if self.kind in _FAILURES and self.release is Release.BY_PROGRESS:
+            return ()
+        if not OF_TASKS.isdisjoint(verbs):
+            return tuple(
+                tuple(Remedy(verb=verb, ids=(each,)) for verb in verbs) for each in self.task_ids
+            )
         if not OF_EVENTS.isdisjoint(verbs):
             events = self.awaited or self.event_ids
             return tuple((Remedy(verb=verb, ids=(each,)),) for verb in verbs for each in events)

@@ -27,11 +27,12 @@ from forewarn.domain.maintenance import (
     set_sizes,
     shared_hosts,
 )
-from forewarn.domain.names import HostName, ScopeId, VmName
+from forewarn.domain.names import HostName, OperationId, ScopeId, VmName
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.phrases import say_moment
 from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import Task, say_task
 from forewarn.domain.windows import ALWAYS
 from forewarn.protocol.vocabulary import EventId
 
@@ -66,11 +67,12 @@ class Facts:
         self.operations = tuple(own_operations(maintenance, snapshot.operations.values()))
         self.soak = maintenance.course.soak / snapshot.speed
         self.failures = {
-            failure: failure_blocker(maintenance, failure)
+            failure: failure_blocker(maintenance, failure, snapshot)
             for failure in find_failures(maintenance, self.own, self.operations)
         }
         self.busy_hosts = {each.host for each in snapshot.operations.values() if not each.is_over}
         self.in_flight = _by_scope(snapshot.events.values())
+        self.lingering = _lingering_by_scope(snapshot)
         self.soaks = dict(snapshot.soaks)
         for scope_id, ended_at in _last_ends(self.own).items():
             self.note_end(scope_id, ended_at)
@@ -80,6 +82,8 @@ class Facts:
             {
                 *(event.host or event.scope_id for event in self.own if event.is_in_flight),
                 *(each.host for each in self.operations if not each.is_over),
+                *(e.host or e.scope_id for e in self.own if e.event_id in snapshot.open_of),
+                *(o.host for o in self.operations if o.operation_id in snapshot.open_of),
             }
         )
         self.ahead: dict[ScopeId, bool] = {}
@@ -179,13 +183,25 @@ class Facts:
         return self._openings[notice]
 
 
-def failure_blocker(maintenance: Maintenance, failure: Failure) -> Blocker:
-    """Return *failure* as what holds steps of *maintenance*."""
+def open_tasks(failure: Failure, snapshot: Snapshot) -> Iterator[Task]:
+    """Yield what is not over of the event or host operation that failed."""
+    events = snapshot.events_of.get(OperationId(failure.key), ())
+    subjects = (failure.key, *failure.event_ids, *(event.event_id for event in events))
+    for subject in dict.fromkeys(subjects):
+        yield from snapshot.open_of.get(subject, ())
+
+
+def failure_blocker(maintenance: Maintenance, failure: Failure, snapshot: Snapshot) -> Blocker:
+    """Return *failure* as what holds steps of *maintenance*.
+
+    An operator can decide about it as soon as nothing of it is under way any more.
+    """
+    is_under_way = not failure.is_over or any(open_tasks(failure, snapshot))
     holds_all = maintenance.course.hold_all
     reason = f": {failure.reason}" if failure.reason else ""
     return Blocker(
         kind=BlockerKind.FAILURE_HOLDS_ALL if holds_all else BlockerKind.FAILURE,
-        release=Release.BY_HAND,
+        release=Release.BY_PROGRESS if is_under_way else Release.BY_HAND,
         scope_ids=failure.scope_ids,
         vms=failure.vms,
         event_ids=failure.event_ids,
@@ -241,6 +257,30 @@ def _busy(facts: Facts, step: Step) -> Iterator[Blocker]:
         yield Blocker(kind=BlockerKind.BUSY_SOON, release=Release.BY_PROGRESS, scope_ids=soon)
     for scope_id in step.scope_ids:
         yield from map(facts.busy_with, filter(is_in_the_way, facts.in_flight.get(scope_id, ())))
+        for vm, task in facts.lingering.get(scope_id, ()):
+            yield task_blocker(task, facts.snapshot, scope_ids=(scope_id,), vms=(vm,))
+    for task in facts.snapshot.lingering if step.host else ():
+        if task.host == step.host and task.vm is None:
+            yield task_blocker(task, facts.snapshot)
+
+
+def task_blocker(
+    task: Task,
+    snapshot: Snapshot,
+    *,
+    scope_ids: tuple[ScopeId, ...] = (),
+    vms: tuple[VmName, ...] = (),
+) -> Blocker:
+    """Return *task*, which goes on although its event or host operation has ended, as a blocker."""
+    is_unknown = snapshot.awaits_word(task)
+    return Blocker(
+        kind=BlockerKind.BUSY_UNKNOWN if is_unknown else BlockerKind.BUSY_TASK,
+        release=Release.BY_HAND if is_unknown else Release.BY_PROGRESS,
+        scope_ids=scope_ids,
+        vms=vms,
+        about=say_task(task),
+        task_ids=(task.task_id,),
+    )
 
 
 def _capacity(facts: Facts, step: Step) -> Iterator[Blocker]:
@@ -340,6 +380,15 @@ def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[Schedule
     for event in events:
         if event.is_in_flight:
             found.setdefault(event.scope_id, []).append(event)
+    return found
+
+
+def _lingering_by_scope(snapshot: Snapshot) -> dict[ScopeId, list[tuple[VmName, Task]]]:
+    found: dict[ScopeId, list[tuple[VmName, Task]]] = {}
+    for name, tasks in snapshot.lingering_on.items():
+        vm = snapshot.topology.virtual_machines.get(name)
+        if vm is not None:
+            found.setdefault(vm.scope_id, []).extend((name, task) for task in tasks)
     return found
 
 

@@ -8,22 +8,20 @@ these loses nothing and repeats nothing: the next leader takes a new snapshot an
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from forewarn.domain.actions import (
     BEGINS_NOTHING,
     AdvanceOperation,
     AskGate,
-    BeginImpact,
-    BeginTask,
     CancelEvent,
+    ChangeTask,
     CompleteEvent,
     Decisions,
-    Effect,
     FinishMaintenance,
     FinishScenario,
-    InquireImpact,
-    InquireTask,
     NoteOverdue,
+    ReserveTask,
     ScheduleStep,
     StartEvent,
     TakeStep,
@@ -37,7 +35,7 @@ from forewarn.domain.host_facts import (
     operation_at_work,
 )
 from forewarn.domain.host_operation import HostOperation, advance, due_tasks, failed_impacts
-from forewarn.domain.impact import ImpactStatus
+from forewarn.domain.impact import Impact
 from forewarn.domain.moves import find_moves
 from forewarn.domain.openings import next_start
 from forewarn.domain.precedence import (
@@ -48,8 +46,19 @@ from forewarn.domain.precedence import (
 )
 from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import (
+    MANUAL,
+    SIMULATED,
+    Task,
+    TaskState,
+    conclude,
+    next_tasks,
+    withdraw,
+)
 from forewarn.domain.walk import Walks, is_through, walk_all
 from forewarn.protocol.vocabulary import EventId, EventStatus
+
+_TOO_LATE: Final = "what it was for was over before it began"
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Decisions:
@@ -96,12 +105,10 @@ def _decide_all(snapshot: Snapshot, now: datetime) -> Decisions:
             *_steps(walks),
             *_finishes(snapshot, walks),
             *_scenario_finishes(snapshot),
+            *_reservations(snapshot, starts, hosts, now),
+            *_task_changes(snapshot, now),
         ),
-        effects=(
-            *_impact_effects(snapshot, now),
-            *_host_effects(hosts, snapshot, now),
-            *_gate_effects(snapshot, walks, now),
-        ),
+        effects=tuple(_gate_effects(snapshot, walks, now)),
         questions=_questions(walks),
     )
 
@@ -110,7 +117,7 @@ def _without_beginnings(due: Decisions) -> Decisions:
     return replace(
         due,
         actions=tuple(action for action in due.actions if isinstance(action, BEGINS_NOTHING)),
-        effects=tuple(effect for effect in due.effects if isinstance(effect, BEGINS_NOTHING)),
+        effects=(),
     )
 
 
@@ -123,12 +130,10 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         if start_reason(event, snapshot, now) and (opening := next_start(event, snapshot, now))
     ]
     moments += [
-        impact.ask_again_at
-        for event in _started(snapshot)
-        for vm in event.resources
-        if (impact := snapshot.impacts.get((event.event_id, vm))) and impact.ask_again_at
+        task.said.ask_again_at
+        for task in snapshot.rows.values()
+        if task.said.ask_again_at and (task.runner == SIMULATED or task.said.has_no_executor)
     ]
-    moments += [task.ask_again_at for task in snapshot.tasks.values() if task.ask_again_at]
     moments += [
         moment
         for each in snapshot.operations.values()
@@ -168,10 +173,24 @@ def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
 def _complete_with(
     operation: HostOperation, event: ScheduledEvent, snapshot: Snapshot
 ) -> Iterator[CompleteEvent]:
-    """Complete an event whose host has work of its own when that is over, one way or the other."""
-    if operation.outcome is not None:
+    """Complete an event whose host has work of its own when that is over, one way or the other.
+
+    Until then, nothing of the host may still run.
+    """
+    if operation.outcome is not None and not _still_open(operation, snapshot):
         own = "; ".join(failed_impacts(event, snapshot.impacts))
         yield _complete(event, own or operation.reason)
+
+
+def _still_open(operation: HostOperation, snapshot: Snapshot) -> bool:
+    """Tell whether anything is not over that is done for *operation* or to its machines.
+
+    An impact that is carried out by hand is the work on the host itself, and over with it.
+    """
+    events = snapshot.events_of.get(operation.operation_id, ())
+    subjects = (operation.operation_id, *(event.event_id for event in events))
+    open_of = snapshot.open_of
+    return any(task.runner != MANUAL for each in subjects for task in open_of.get(each, ()))
 
 
 def _complete(event: ScheduledEvent, failure: str) -> CompleteEvent:
@@ -253,26 +272,61 @@ def _scenario_finishes(snapshot: Snapshot) -> Iterator[FinishScenario]:
             yield FinishScenario(run_id=run.run_id)
 
 
-def _impact_effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
+def _reservations(
+    snapshot: Snapshot, starts: Iterable[EventId], hosts: Gathered, now: datetime
+) -> Iterator[ReserveTask]:
+    """Reserve what begins with *starts*, and with the next phase of *hosts*."""
+    for event_id in starts:
+        for vm in snapshot.events[event_id].resources:
+            yield ReserveTask(about=(event_id, vm))
     for vm, started in snapshot.started_on.items():
         for event in started:
-            impact = snapshot.impacts.get((event.event_id, vm))
-            if impact is None or impact.has_news(now):
-                yield InquireImpact(event_id=event.event_id, vm=vm)
-            elif impact.status is not ImpactStatus.NOT_BEGUN or has_impact_behind(event, snapshot):
-                continue
-            elif not impacts_ahead(event, vm, started, snapshot):
-                yield BeginImpact(event_id=event.event_id, vm=vm)
-
-
-def _host_effects(hosts: Gathered, snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
+            is_due = _may_be_reserved(snapshot.impacts.get((event.event_id, vm)), now)
+            is_held = (
+                vm in snapshot.lingering_on
+                or has_impact_behind(event, snapshot)
+                or impacts_ahead(event, vm, started, snapshot)
+            )
+            if is_due and not is_held:
+                yield ReserveTask(about=(event.event_id, vm))
     for operation, facts in hosts.items():
-        for task in due_tasks(operation, facts, now):
-            said = snapshot.tasks.get(task)
-            if said is None or said.has_news(now):
-                yield InquireTask(task=task)
-            elif said.status is ImpactStatus.NOT_BEGUN:
-                yield BeginTask(task=task)
+        for task in due_tasks(advance(operation, facts, now), facts, now):
+            if _may_be_reserved(snapshot.tasks.get(task), now):
+                yield ReserveTask(about=task)
+
+
+def _may_be_reserved(said: Impact | None, now: datetime) -> bool:
+    """Tell whether there is nothing yet, or nothing but an executor file with mistakes."""
+    return said is None or (said.has_no_executor and said.has_news(now))
+
+
+def _task_changes(snapshot: Snapshot, now: datetime) -> Iterator[ChangeTask]:
+    if snapshot.ownership is None:
+        return
+    for task in next_tasks(snapshot.rows.values(), snapshot.ownership, now):
+        if snapshot.server_pause is None or task.state is not TaskState.WITHDRAWN:
+            yield ChangeTask(task=task)
+    at = snapshot.ownership.at
+    for task in snapshot.lingering:
+        if task.state is TaskState.RESERVED:
+            yield ChangeTask(task=withdraw(task, is_done=False, reason=_TOO_LATE, now=at))
+        elif task.state is TaskState.BEGUN and task.runner in {MANUAL, SIMULATED}:
+            yield ChangeTask(task=conclude(task, at))
+    for event in _started(snapshot):
+        operation = operation_at_work(event, snapshot)
+        if operation is not None and operation.outcome is not None:
+            for task in snapshot.open_of.get(event.event_id, ()):
+                if task.runner == MANUAL:
+                    yield ChangeTask(task=conclude(task, at))
+    for task in finished_tasks(snapshot):
+        yield ChangeTask(task=replace(task, closed_at=at))
+
+
+def finished_tasks(snapshot: Snapshot) -> Iterator[Task]:
+    """Yield the tasks that matter no longer: over, and so is what they were for."""
+    for task in snapshot.rows.values():
+        if task.is_over and not snapshot.is_under_way(task):
+            yield task
 
 
 def _scheduled(snapshot: Snapshot) -> Iterator[ScheduledEvent]:

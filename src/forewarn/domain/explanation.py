@@ -36,6 +36,7 @@ from forewarn.domain.precedence import (
 from forewarn.domain.reasons import OF_OTHERS, Reason, ReasonKind
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import Task, say_task
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 _APPROVAL: Final = {
@@ -54,7 +55,11 @@ _TASKS: Final = {
     HostTaskKind.WORK: ReasonKind.HOST_WORK,
     HostTaskKind.RETURN: ReasonKind.HOST_RETURN,
 }
-_LATE: Final = OF_OTHERS | {ReasonKind.WINDOW}
+_LATE: Final = OF_OTHERS | {
+    ReasonKind.WINDOW,
+    ReasonKind.OTHER_TASK,
+    ReasonKind.OTHER_TASK_UNKNOWN,
+}
 """What may hold an event even when its NotBefore is reached."""
 _OUTCOME: Final = {Outcome.SUCCEEDED: ReasonKind.SUCCEEDED, Outcome.FAILED: ReasonKind.FAILED}
 
@@ -122,6 +127,27 @@ def explain_itself(
             event_ids=(other.event_id,),
             since=other.started_at,
         )
+    yield from _lingering(event, snapshot)
+
+
+def _lingering(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
+    """Say which tasks still run on the virtual machines of *event*, of events that have ended."""
+    tasks = {
+        task.task_id: task for vm in event.resources for task in snapshot.lingering_on.get(vm, ())
+    }
+    for task in tasks.values():
+        vms = tuple(vm for vm in event.resources if task in snapshot.lingering_on.get(vm, ()))
+        yield _awaited_task(task, vms, snapshot)
+
+
+def _awaited_task(task: Task, vms: tuple[VmName, ...], snapshot: Snapshot) -> Reason:
+    is_unknown = snapshot.awaits_word(task)
+    return Reason(
+        kind=ReasonKind.OTHER_TASK_UNKNOWN if is_unknown else ReasonKind.OTHER_TASK,
+        vms=vms,
+        about=say_task(task),
+        task_ids=(task.task_id,),
+    )
 
 
 def explain_window(
@@ -204,7 +230,7 @@ def _started(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
     operation = operation_at_work(event, snapshot)
     # What an operator would have to carry out is done by the work on the host, where it has some.
     is_by_hand = operation is None
-    # When the work on the host is over, so is the event, whatever is known of its impacts.
+    # When the turn of the host is over, so is the event, as soon as nothing of it runs any more.
     is_over = operation is not None and operation.is_over
     reasons = [
         each
@@ -214,6 +240,11 @@ def _started(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
     if any(reason.kind is ReasonKind.NOT_BEGUN for reason in reasons):
         yield from _server_pause(snapshot)
     yield from reasons
+    if operation is not None and is_over:
+        partners = snapshot.events_of.get(operation.operation_id, ())
+        for subject in (*(each.event_id for each in partners), operation.operation_id):
+            for task in snapshot.open_of.get(subject, ()):
+                yield _awaited_task(task, event.resources, snapshot)
     if event.overdue_at is not None:
         yield Reason(kind=ReasonKind.OVERDUE, since=event.overdue_at)
 
@@ -272,10 +303,10 @@ def _impact(
     ahead: tuple[EventId, ...],
     vms: tuple[VmName, ...],
 ) -> Reason:
-    if impact is None:
-        return Reason(kind=ReasonKind.NOT_ASKED, vms=vms, since=event.started_at)
     if ahead:
         return Reason(kind=ReasonKind.OTHER_IMPACT, vms=vms, event_ids=ahead)
+    if impact is None:
+        return Reason(kind=ReasonKind.NOT_BEGUN, vms=vms, since=event.started_at)
     if impact.has_no_executor:
         return Reason(kind=ReasonKind.NO_EXECUTOR, vms=vms, about=impact.reason)
     return Reason(

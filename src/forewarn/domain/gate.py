@@ -1,6 +1,7 @@
 """What is asked between two steps, and what was answered."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -45,3 +46,26 @@ class Answer:
 
     def has_news(self, now: datetime) -> bool:
         return self.ask_again_at is not None and self.ask_again_at <= now
+
+
+def find_unwritten(
+    known: Mapping[Question, Answer], written: Mapping[Question, Answer]
+) -> dict[Question, Answer]:
+    """Return which of the *known* answers are not *written* down, or otherwise.
+
+    When a gate is asked again is not news: it would have to be written with each question. Until
+    it has answered, what it said before is its last word.
+    """
+    return {
+        question: answer
+        for question, answer in known.items()
+        if question not in written or _is_news(answer, written[question])
+    }
+
+
+def _is_news(answer: Answer, before: Answer) -> bool:
+    if answer is before or answer.status is GateStatus.ASKING:
+        return False
+    if (answer.ask_again_at is None) is not (before.ask_again_at is None):
+        return True
+    return replace(answer, ask_again_at=before.ask_again_at) != before

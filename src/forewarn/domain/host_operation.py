@@ -72,6 +72,11 @@ class HostOperation:
         return self.phase is HostPhase.OVER
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the impacts on its virtual machines may have begun."""
+        return self.phase is not HostPhase.ANNOUNCED
+
+    @property
     def is_at_work(self) -> bool:
         """Whether the host itself is being worked on, or its virtual machines are given back."""
         return self.phase in {HostPhase.WORK, HostPhase.VERIFY, HostPhase.RETURN}
@@ -185,7 +190,7 @@ def _impact(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
         return _end_with_events(operation, facts, now)
     if any(waiting_guests(facts)):
         return operation
-    failures = (*_failed_impacts(facts), *_canceled(facts))
+    failures = (*_failed_impacts(facts), *_in_service(facts))
     if failures:
         # The host is left alone; whoever is out of the way is given back.
         return _give_back(replace(operation, reason="; ".join(failures)), facts, now)
@@ -305,12 +310,17 @@ def _failed_impacts(facts: OperationFacts) -> Iterator[str]:
             yield from failed_impacts(event, facts.impacts)
 
 
-def _canceled(facts: OperationFacts) -> Iterator[str]:
-    """Yield who was told that nothing happens, and so must not lose the host."""
-    for event in filter(_is_canceled, facts.events):
-        yield (
-            f"{say_names(event.resources)} stays on the host because {event.event_id} was canceled"
-        )
+def _in_service(facts: OperationFacts) -> Iterator[str]:
+    """Yield who was told that nothing happens, or that it is over, and so must not lose the host.
+
+    An event ends before the work only if the executor file had no work for the host meanwhile.
+    """
+    for event in facts.events:
+        named = say_names(event.resources)
+        if _is_canceled(event):
+            yield f"{named} stays on the host because {event.event_id} was canceled"
+        elif event.outcome is Outcome.SUCCEEDED:
+            yield f"{named} is in service again because {event.event_id} has ended"
 
 
 def failed_impacts(

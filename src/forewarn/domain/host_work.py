@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from typing import TypeAlias
 
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName, is_meant
 from forewarn.domain.topology import Host
-from forewarn.protocol.vocabulary import EventType
+from forewarn.protocol.vocabulary import EventId, EventType
 
 
 class HostTaskKind(StrEnum):
@@ -48,6 +49,17 @@ class HostTask:
             HostTaskKind.RETURN: f"-{self.vm}",
         }
         return f"{self.kind}{which[self.kind]}"
+
+
+def key_of(about: "Undertaking") -> tuple[str, str]:
+    """Return the key of the task that *about* is."""
+    if isinstance(about, HostTask):
+        return about.operation_id, about.name
+    return about
+
+
+Undertaking: TypeAlias = tuple[EventId, VmName] | HostTask
+"""What is begun at most once: the impact of an event on a virtual machine, or a task on a host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

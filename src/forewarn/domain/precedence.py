@@ -10,19 +10,15 @@ virtual machine that both name begins when that of the other is over; the older 
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
-from typing import Final
 
 from forewarn.domain.actions import StartReason
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_facts import operation_at_work
-from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import OperationId, VmName
 from forewarn.domain.openings import next_start
 from forewarn.domain.policy import is_approved
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
-
-_MAY_HAVE_BEGUN: Final = frozenset({ImpactStatus.RUNNING, ImpactStatus.UNKNOWN})
 
 
 def due_starts(snapshot: Snapshot, now: datetime) -> dict[EventId, StartReason]:
@@ -31,7 +27,7 @@ def due_starts(snapshot: Snapshot, now: datetime) -> dict[EventId, StartReason]:
     for event in snapshot.events.values():
         if event.event_status is EventStatus.SCHEDULED and not is_withdrawn(event, snapshot):
             together.setdefault(event.operation_id or event.event_id, []).append(event)
-    occupied = set(snapshot.started_on)
+    occupied = {*snapshot.started_on, *snapshot.lingering_on}
     starts: dict[EventId, StartReason] = {}
     for events in together.values():
         reasons = [start_reason(event, snapshot, now) for event in events]
@@ -67,15 +63,14 @@ def impacts_ahead(
 ) -> tuple[ScheduledEvent, ...]:
     """Return which of the events *started* on *vm*, oldest first, have their impact before *event*.
 
-    An impact that the executor may have begun ends first, whichever event is older.
+    An impact that is reserved ends first, whichever event is older: its owner begins it any moment.
     """
-    ahead = []
-    unfinished = _MAY_HAVE_BEGUN | {ImpactStatus.NOT_BEGUN}
+    ahead, is_older = [], True
     for other in started:
         impact = snapshot.impacts.get((other.event_id, vm))
         if other.event_id == event.event_id:
-            unfinished = _MAY_HAVE_BEGUN
-        elif impact is None or impact.status in unfinished:
+            is_older = False
+        elif is_older if impact is None else not impact.is_over:
             ahead.append(other)
     return tuple(ahead)
 
@@ -134,8 +129,7 @@ def impacts_awaited(
     return {
         vm: ahead
         for vm in event.resources
-        if (impact := snapshot.impacts.get((event.event_id, vm)))
-        and impact.status is ImpactStatus.NOT_BEGUN
+        if (event.event_id, vm) not in snapshot.impacts
         and (ahead := impacts_ahead(event, vm, snapshot.started_on[vm], snapshot))
     }
 

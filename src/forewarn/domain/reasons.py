@@ -8,7 +8,7 @@ from typing import Final
 
 from forewarn.domain.names import VmName
 from forewarn.domain.phrases import say_moment, say_names
-from forewarn.domain.remedy import Remedy, Verb
+from forewarn.domain.remedy import OF_TASKS, Remedy, Verb
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -24,9 +24,10 @@ class ReasonKind(StrEnum):
     HOST_OPERATION_BUSY = "host-operation-busy"
     HOST_OPERATION_ELSEWHERE = "host-operation-elsewhere"
     OTHER_EVENT = "other-event"
+    OTHER_TASK = "other-task"
+    OTHER_TASK_UNKNOWN = "other-task-unknown"
     WINDOW = "window"
     MAINTENANCE_ABORTED = "maintenance-aborted"
-    NOT_ASKED = "not-asked"
     NOT_BEGUN = "not-begun"
     OTHER_IMPACT = "other-impact"
     RUNNING = "running"
@@ -89,6 +90,13 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "{number:The event waits|The events wait} for {events} on {vms} to end: a virtual machine "
         "has one impact at a time."
     ),
+    ReasonKind.OTHER_TASK: (
+        "{number:The event waits|The events wait} for {about} to end; it is still running."
+    ),
+    ReasonKind.OTHER_TASK_UNKNOWN: (
+        "{number:The event waits|The events wait}: the state of {about} is unknown, and it may "
+        "still be running."
+    ),
     ReasonKind.WINDOW: (
         "{number:The event starts|The events start} only while the calendar of {number:its|their} "
         "maintenance is open{until:, next at }."
@@ -96,9 +104,9 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.MAINTENANCE_ABORTED: (
         "Maintenance {about} was aborted; {number:the event is|the events are} being withdrawn."
     ),
-    ReasonKind.NOT_ASKED: "The server has not asked the executor about {vms} since it started.",
     ReasonKind.NOT_BEGUN: (
-        "{number:The event|The events} started at {since}, but the impact on {vms} has not begun."
+        "{number:The event|The events} started at {since}, but the impact on {vms} has not begun"
+        "{about:: }."
     ),
     ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when the impact of {events} has ended.",
     ReasonKind.RUNNING: (
@@ -172,6 +180,7 @@ OF_OTHERS: Final = frozenset(
 REMEDIES: Final[Mapping[ReasonKind, Verb]] = {
     ReasonKind.SERVER_PAUSED: Verb.RESUME_SERVER,
     ReasonKind.BY_HAND: Verb.COMPLETE,
+    ReasonKind.OTHER_TASK_UNKNOWN: Verb.SETTLE_DONE,
     ReasonKind.HOST_PAUSED: Verb.RESUME_SERVER,
 }
 """What somebody has to do about each kind, to the events it names."""
@@ -209,6 +218,7 @@ class Reason:
     since: datetime | None = None
     until: datetime | None = None
     about: str = ""
+    task_ids: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -219,6 +229,8 @@ class Reason:
     def remedies(self) -> tuple[Remedy, ...]:
         """What somebody has to do about it, if anything."""
         verb = REMEDIES.get(self.kind)
+        if verb in OF_TASKS:
+            return tuple(Remedy(verb=verb, ids=(each,)) for each in self.task_ids)
         return () if verb is None else (Remedy(verb=verb, ids=self.event_ids),)
 
     @property

@@ -18,6 +18,8 @@ class Verb(StrEnum):
     ABORT = "maintenance abort"
     START = "event start"
     COMPLETE = "event complete"
+    SETTLE_DONE = "task settle done"
+    SETTLE_FAILED = "task settle failed"
     MOVE_AWAY = "move away"
     CORRECT_EXECUTORS = "correct executors"
     ASK_OTHERS = "ask others"
@@ -27,6 +29,8 @@ OF_MAINTENANCES: Final = frozenset({Verb.RESUME, Verb.RETRY, Verb.SKIP, Verb.ABO
 """What is done to a Maintenance, or to one of its places."""
 OF_EVENTS: Final = frozenset({Verb.START, Verb.COMPLETE})
 """What is done to one event at a time."""
+OF_TASKS: Final = frozenset({Verb.SETTLE_DONE, Verb.SETTLE_FAILED})
+"""What is said of one task at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

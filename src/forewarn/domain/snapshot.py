@@ -1,13 +1,13 @@
 """What a decision is made on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, Question
-from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.host_operation import HostOperation, task_called
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import Maintenance
@@ -22,6 +22,7 @@ from forewarn.domain.names import (
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.server_pause import ServerPause
+from forewarn.domain.task import Ownership, Task, TaskKey, TaskState, can_settle, observe
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -31,12 +32,12 @@ class Snapshot:
     """All that a decision depends on.
 
     *events* are those in flight and every event of *maintenances*; *operations* are those of
-    *maintenances*. These and *scenario_runs* are those not finished. *impacts* is what the
-    executors last said, *tasks* what was said of the work on hosts and *answers* what the gates
-    did; where nothing is known since the lease began, nothing is there. *host_works* are the rules
-    for the work that hosts have. Events are overdue *overdue_after* their time, if ever. *speed*
-    divides notice and soak. Nothing begins during a *server_pause*, and no step in a scope before
-    *soaks* says.
+    *maintenances*. These and *scenario_runs* are those not finished. *rows* are the tasks, as they
+    are written down, and *impacts* and *tasks* what they say of virtual machines and of hosts; what
+    is not reserved is not there. *answers* are the last ones of the gates. *host_works* are the
+    rules for the work that hosts have. Events are overdue *overdue_after* their time, if ever.
+    *speed* divides notice and soak. Nothing begins during a *server_pause*, and no step in a scope
+    before *soaks* says.
     """
 
     topology: Topology
@@ -46,6 +47,8 @@ class Snapshot:
     scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
     impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
     tasks: Mapping[HostTask, Impact] = field(default_factory=dict)
+    rows: Mapping[TaskKey, Task] = field(default_factory=dict)
+    ownership: Ownership | None = None
     answers: Mapping[Question, Answer] = field(default_factory=dict)
     schedules: Mapping[ScheduleName, Schedule] = field(default_factory=dict)
     host_works: tuple[HostWorkRule, ...] = ()
@@ -53,6 +56,18 @@ class Snapshot:
     speed: float = 1
     server_pause: ServerPause | None = None
     soaks: Mapping[ScopeId, datetime] = field(default_factory=dict)
+
+    def with_rows(self, rows: Mapping[TaskKey, Task]) -> "Snapshot":
+        """Return the snapshot with other tasks."""
+        impacts: dict[tuple[EventId, VmName], Impact] = {}
+        tasks: dict[HostTask, Impact] = {}
+        for row in rows.values():
+            said = observe(row, self.ownership) if self.ownership else row.said
+            if row.is_impact:
+                impacts[EventId(row.subject), VmName(row.name)] = said
+            elif operation := self.operations.get(OperationId(row.subject)):
+                tasks[task_called(row.name, operation)] = said
+        return replace(self, rows=rows, impacts=impacts, tasks=tasks)
 
     @cached_property
     def in_flight_on(self) -> Mapping[VmName, Sequence[ScheduledEvent]]:
@@ -92,6 +107,54 @@ class Snapshot:
         return found
 
     @cached_property
+    def lingering(self) -> tuple[Task, ...]:
+        """The tasks that are not over although what they were for is.
+
+        Whatever an operator said of the event, they still keep their virtual machines busy.
+        """
+        return tuple(
+            row for row in self.rows.values() if not row.is_over and not self.is_under_way(row)
+        )
+
+    @cached_property
+    def lingering_on(self) -> Mapping[VmName, Sequence[Task]]:
+        """The tasks of `lingering` that touch each virtual machine; work on a host touches all."""
+        found: dict[VmName, list[Task]] = {}
+        if not self.lingering:
+            return found
+        carried: dict[str, list[VmName]] = {}
+        for vm in self.topology.virtual_machines.values():
+            if vm.host is not None:
+                carried.setdefault(vm.host, []).append(vm.name)
+        for row in self.lingering:
+            for name in [row.vm] if row.vm else carried.get(row.host or "", ()):
+                found.setdefault(name, []).append(row)
+        return found
+
+    @cached_property
+    def open_of(self) -> Mapping[str, Sequence[Task]]:
+        """The tasks that are not over, by their event or host operation."""
+        found: dict[str, list[Task]] = {}
+        for row in self.rows.values():
+            if not row.is_over:
+                found.setdefault(row.subject, []).append(row)
+        return found
+
+    def awaits_word(self, row: Task) -> bool:
+        """Tell whether a task, which is unknown, ends only if an operator says how it did."""
+        if row.state is not TaskState.UNKNOWN:
+            return False
+        return self.ownership is None or can_settle(row, self.ownership)
+
+    def is_under_way(self, row: Task) -> bool:
+        """Tell whether the event or the host operation of a task is not over."""
+        if row.is_impact:
+            event = self.events.get(EventId(row.subject))
+            return event is not None and event.is_in_flight
+        operation = self.operations.get(OperationId(row.subject))
+        return operation is not None and not operation.is_over
+
+    @cached_property
     def in_doubt(self) -> Mapping[MaintenanceId, Sequence[tuple[str, Impact]]]:
         """The impacts and host tasks under way that are unknown, or whose replica is away, by name.
 
@@ -102,17 +165,11 @@ class Snapshot:
         for (event_id, vm), said in list(self.impacts.items()):
             if said.is_lost or said.away:
                 event = self.events.get(event_id)
-                if event is None or not event.is_in_flight or event.maintenance_id is None:
-                    continue
-                # Its events are over with the operation, whatever is known of their impacts.
-                operation = self.operations.get(event.operation_id) if event.operation_id else None
-                if operation is None or not operation.is_over:
+                if event is not None and event.maintenance_id is not None:
                     found.setdefault(event.maintenance_id, []).append((f"the impact on {vm}", said))
         for task, said in list(self.tasks.items()):
             if (said.is_lost or said.away) and task.kind is not HostTaskKind.VERIFY:
-                operation = self.operations.get(task.operation_id)
-                if operation is not None and not operation.is_over:
-                    # No machine is named: a token that may see the host may not see all it carries.
-                    named = (f"the work on {task.host}", said)
-                    found.setdefault(task.maintenance_id, []).append(named)
+                # No machine is named: a token that may see the host may not see all it carries.
+                named = (f"the work on {task.host}", said)
+                found.setdefault(task.maintenance_id, []).append(named)
         return found

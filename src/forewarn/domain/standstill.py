@@ -20,7 +20,7 @@ from forewarn.domain.blockers import (
     VerdictKind,
     remedies_for,
 )
-from forewarn.domain.brakes import failure_blocker
+from forewarn.domain.brakes import failure_blocker, task_blocker
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import explain_itself, explain_operation, explain_window
 from forewarn.domain.failures import Failure, Standings, find_failures
@@ -56,9 +56,12 @@ _BY_HAND: Final = frozenset(
         ReasonKind.BY_HAND,
         ReasonKind.NO_EXECUTOR,
         ReasonKind.HOST_PAUSED,
+        ReasonKind.OTHER_TASK_UNKNOWN,
     }
 )
 """The reasons that remain until somebody acts."""
+_OF_OTHERS: Final = OF_OTHERS | {ReasonKind.OTHER_TASK, ReasonKind.OTHER_TASK_UNKNOWN}
+"""The reasons that end with something else, nobody knows when."""
 _UNKNOWN: Final = frozenset({ReasonKind.WINDOW, ReasonKind.UNKNOWN, ReasonKind.HOST_UNKNOWN})
 """The reasons that do, too, unless it is known when they are looked at again."""
 
@@ -133,7 +136,7 @@ def find_standstill(
         *([aborted] if maintenance.is_aborted else ()),
         *flight.of_events(covers),
         *chain.from_iterable(flight.of_operations.values()),
-        *_merged(chain.from_iterable((*ahead.of_stages, ahead.of_failures))),
+        *_merged(chain.from_iterable((*ahead.of_stages, ahead.of_failures, ahead.of_tasks))),
     )
     if interruption is not None:
         blockers = tuple(map(interruption.explain, blockers))
@@ -254,7 +257,7 @@ class InFlight:
         # What holds one of them holds them all.
         latest = max((each.until for _, each in found if each.holds and each.until), default=None)
         is_shut_out = any(reason.until is None for reason in window)
-        if is_shut_out or any(reason.kind in OF_OTHERS for _, reason in found):
+        if is_shut_out or any(reason.kind in _OF_OTHERS for _, reason in found):
             latest = None
         yield from (self._hold(event, reason, latest) for event, reason in found)
 
@@ -281,6 +284,8 @@ class InFlight:
         awaited: tuple[EventId, ...] = ()
         if _is_by_hand(reason):
             release = Release.BY_HAND
+        elif reason.kind is ReasonKind.OTHER_TASK:
+            release = Release.BY_PROGRESS
         elif reason.kind in OF_OTHERS:
             awaited = self._needing_somebody(event, reason)
             release = Release.BY_HAND if awaited else Release.BY_PROGRESS
@@ -329,6 +334,7 @@ def _say(holds: Sequence[_Hold]) -> Blocker:
             reason,
             vms=_each_once(hold.reason.vms for hold in holds),
             event_ids=_each_once(hold.reason.event_ids for hold in holds),
+            task_ids=_each_once(hold.reason.task_ids for hold in holds),
             since=min(filter(None, (hold.reason.since for hold in holds)), default=None),
             until=max(filter(None, (hold.reason.until for hold in holds)), default=None),
         )
@@ -347,6 +353,7 @@ def _say(holds: Sequence[_Hold]) -> Blocker:
         until=max(filter(None, (hold.until for hold in holds)), default=None),
         about=about,
         awaited=_each_once(hold.awaited for hold in holds),
+        task_ids=reason.task_ids,
     )
 
 
@@ -375,6 +382,7 @@ class Ahead:
         self.stages = walks[self._maintenance.maintenance_id]
         self.of_stages = tuple(tuple(self._of_stage(stage)) for stage in self.stages)
         self.of_failures = () if self.stages else tuple(self._undecided())
+        self.of_tasks = tuple(self._left_over(flight.events))
 
     @property
     def is_stuck(self) -> bool:
@@ -384,6 +392,7 @@ class Ahead:
     def movers(self) -> Iterator[tuple[Blocker, ...]]:
         """Yield all that holds each step that waits for no other of the same Maintenance."""
         yield from filter(None, [self.of_failures])
+        yield from ((blocker,) for blocker in self.of_tasks)
         for stage, found in zip(self.stages, self.of_stages, strict=True):
             if not self._is_dependent(stage):
                 yield (*found, *self._afterwards(stage, found))
@@ -393,6 +402,20 @@ class Ahead:
         if not self._maintenance.is_aborted:
             for failure in find_failures(self._maintenance, self._events, self._operations):
                 yield self._failed(failure, failure.host)
+
+    def _left_over(self, in_flight: Sequence[ScheduledEvent]) -> Iterator[Blocker]:
+        """Yield the tasks that keep it from ending and of which neither step nor event says so."""
+        own = {event.event_id: event.scope_id for event in self._events}
+        hosts = {each.operation_id for each in self._operations}
+        told = {event.operation_id for event in in_flight}
+        said = {key for found in self.of_stages for each in found for key in each.task_ids}
+        for task in self._snapshot.lingering:
+            scope_id, is_of_host = own.get(EventId(task.subject)), task.subject in hosts - told
+            if task.task_id not in said and (scope_id or is_of_host):
+                place = task.host if self._maintenance.hosts else None
+                scope_ids = (scope_id,) if scope_id else ()
+                blocker = task_blocker(task, self._snapshot, scope_ids=scope_ids)
+                yield replace(blocker, hosts=_hosts(place))
 
     def _of_stage(self, stage: Stage) -> Iterator[Blocker]:
         found = [said for blocker in stage.blockers for said in self._say(stage, blocker)]
@@ -447,7 +470,8 @@ class Ahead:
                 yield self._failed(failure, stage.step.host)
 
     def _failed(self, failure: Failure, host: HostName | None) -> Blocker:
-        return replace(failure_blocker(self._maintenance, failure), hosts=_hosts(host))
+        blocker = failure_blocker(self._maintenance, failure, self._snapshot)
+        return replace(blocker, hosts=_hosts(host))
 
     def _afterwards(self, stage: Stage, found: Sequence[Blocker]) -> Iterator[Blocker]:
         """Yield what holds *stage* when all that was *found* has let go, if that is known when."""

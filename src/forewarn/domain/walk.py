@@ -263,10 +263,12 @@ def is_through(maintenance: Maintenance, snapshot: Snapshot, stages: Sequence[St
 
 
 def is_under_way(maintenance: Maintenance, snapshot: Snapshot) -> bool:
-    """Tell whether anything of *maintenance* is in flight: an event, or a host operation."""
+    """Tell whether anything of *maintenance* is: an event, a host operation, or a task of these."""
     own = own_events(maintenance, snapshot.events.values())
     operations = own_operations(maintenance, snapshot.operations.values())
-    return any(event.is_in_flight for event in own) or any(not each.is_over for each in operations)
+    return any(event.is_in_flight or event.event_id in snapshot.open_of for event in own) or any(
+        not each.is_over or each.operation_id in snapshot.open_of for each in operations
+    )
 
 
 def _reach(facts: Facts, step: Step) -> Stage:

@@ -8,7 +8,7 @@ from typing import Final
 
 from forewarn.executors import attendant
 from forewarn.executors.orders import LONGEST, Order, Selection, environment_of
-from forewarn.executors.processes import ImpossibleOrderError, Trade
+from forewarn.executors.processes import ImpossibleOrderError, ProcessProgram
 from forewarn.wording.durations import format_duration
 
 EXECUTOR: Final = "command"
@@ -52,10 +52,10 @@ def _describe(order: Order, command: Command) -> dict[str, object]:
     }
 
 
-SCRIPTS: Final = Trade(
+SCRIPTS: Final = ProcessProgram(
     name=EXECUTOR,
     # Isolated: what is in the environment is meant for the script.
-    program=(sys.executable, "-I", "-S", attendant.__file__),
+    words=(sys.executable, "-I", "-S", attendant.__file__),
     describe=_describe,
 )
 """Processes that run a script each."""

@@ -1,7 +1,7 @@
 """The file of executors: which command, webhook or libvirt carries out what, where."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from pydantic import AfterValidator, Field
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
+from forewarn.domain.topology import Host
 from forewarn.executors.command import Command
 from forewarn.executors.fetched import FETCH_WITHIN, FetchedByHost
-from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.libvirt.hypervisors import CONNECT_TIMEOUT, GRACE, HOST, Hypervisor
 from forewarn.executors.orders import LONGEST, ByHand, Means, Selection
 from forewarn.executors.targets import ImpactTarget
@@ -264,11 +264,24 @@ class ExecutorFile(Table):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork:
+    """What the operator has for the hosts of a *rule*: who does each task."""
+
+    rule: HostWorkRule
+    means: Mapping[HostTaskKind, Command | ImpactTarget | FetchedByHost]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
     """Who carries out what: impacts, in the order of the file, and work on hosts."""
 
     means: tuple[Means, ...] = ()
     host_works: tuple[HostWork, ...] = ()
+
+
+def find_work(works: Sequence[HostWork], host: Host) -> HostWork | None:
+    """Return the first of *works* that is for *host*."""
+    return next((each for each in works if each.rule.fits(host)), None)
 
 
 def read_roster(path: Path, search_path: str) -> Roster:

@@ -1,18 +1,13 @@
-"""Tasks of host operations as orders, and a worker that has contractors carry them out."""
+"""Tasks of host operations as orders."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
-from forewarn.domain.impact import Impact
+from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName, check_name
-from forewarn.domain.topology import Host
-from forewarn.executors.command import Command
-from forewarn.executors.fetched import FetchedByHost
-from forewarn.executors.orders import Contractor, Contractors, OrderKind
-from forewarn.executors.records import OrderKey
-from forewarn.executors.targets import ImpactTarget
+from forewarn.domain.task import TaskKey
+from forewarn.executors.orders import OrderKind
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
 
@@ -25,19 +20,9 @@ HOST_TASKS: Final = OrderKind(
     untold="the target gave no status URL, so its result will not be known",
 )
 
-M = TypeVar("M", Command, ImpactTarget, FetchedByHost)
-
 
 class InvalidOrderError(ForewarnError):
     """An order that is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostWork:
-    """What the operator has for the hosts of a *rule*: who does each task."""
-
-    rule: HostWorkRule
-    means: Mapping[HostTaskKind, Command | ImpactTarget | FetchedByHost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +33,12 @@ class HostOrder:
     epoch: int
 
     @property
-    def key(self) -> OrderKey:
+    def key(self) -> TaskKey:
         return self.task.operation_id, self.task.name
+
+    @property
+    def kind(self) -> OrderKind:
+        return HOST_TASKS
 
     @property
     def about(self) -> Mapping[str, str | None]:
@@ -114,52 +103,3 @@ def _name(content: Mapping[str, Any], key: str) -> str:
         raise TypeError(key)
     check_name(name, key)
     return name
-
-
-def find_for_host(
-    works: Sequence[HostWork], host_called: Callable[[HostName], Host], means: type[M]
-) -> Callable[[Mapping[str, Any]], M | None]:
-    """Return how to find the *means* for a task, from what an order is about."""
-
-    def find(about: Mapping[str, Any]) -> M | None:
-        host, kind = host_called(HostName(about["host"])), HostTaskKind(about["task"])
-        work = next((each for each in works if each.rule.fits(host)), None)
-        found = None if work is None else work.means.get(kind)
-        return found if isinstance(found, means) else None
-
-    return find
-
-
-class ContractedHostWorker:
-    """Has contractors carry tasks out: the one that is named for a task in the file of executors.
-
-    There is one at least.
-    """
-
-    def __init__(self, works: Sequence[HostWork], contractors: Sequence[Contractor]) -> None:
-        self._works = works
-        self._contractors = Contractors(contractors)
-        self._any = contractors[0]
-
-    @property
-    def rules(self) -> Sequence[HostWorkRule]:
-        """Which hosts have work, in the order of the file."""
-        return tuple(work.rule for work in self._works)
-
-    def begin(self, task: HostTask, *, epoch: int) -> Impact:
-        """Give the order, unless it was given before."""
-        order = HostOrder(task=task, epoch=epoch)
-        return self._choose(order).begin(order)
-
-    def inquire(self, task: HostTask) -> Impact:
-        """Ask the contractor that was given the order, or would be."""
-        order = HostOrder(task=task, epoch=0)
-        return self._choose(order).inquire(order.key)
-
-    def close(self) -> None:
-        """Close the contractors. Tasks that were begun are not stopped."""
-        self._contractors.close()
-
-    def _choose(self, order: HostOrder) -> Contractor:
-        # Whoever it is says why it cannot be done if nobody is meant to do it.
-        return self._contractors.choose(order) or self._any

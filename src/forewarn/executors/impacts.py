@@ -1,26 +1,21 @@
-"""Impacts on virtual machines as orders, and an executor that has contractors carry them out."""
+"""Impacts on virtual machines as orders."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
+from forewarn.domain.task import TaskKey
 from forewarn.domain.topology import Host
-from forewarn.executors.manual import BY_HAND
-from forewarn.executors.orders import Contractors, Means, Order, OrderKind
-from forewarn.executors.records import OrderKey
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.executors.orders import Means, OrderKind
 from forewarn.operations.views import describe_change
 from forewarn.protocol.dates import write_date
 from forewarn.protocol.versions import DateForm
-from forewarn.protocol.vocabulary import EventId, EventType, ResourceType
+from forewarn.protocol.vocabulary import EventType, ResourceType
 
 EVENT_ID: Final = "Forewarn-Event-Id"
 VIRTUAL_MACHINE: Final = "Forewarn-Virtual-Machine"
-
-M = TypeVar("M", bound=Means)
 
 IMPACTS: Final = OrderKind(
     headers=(EVENT_ID, VIRTUAL_MACHINE),
@@ -39,8 +34,12 @@ class ImpactOrder:
     epoch: int
 
     @property
-    def key(self) -> OrderKey:
+    def key(self) -> TaskKey:
         return self.event.event_id, self.vm
+
+    @property
+    def kind(self) -> OrderKind:
+        return IMPACTS
 
     @property
     def about(self) -> Mapping[str, str | None]:
@@ -73,80 +72,6 @@ class ImpactOrder:
         return f"the executor file has no {means} for a {self.event.event_type} {where}"
 
 
-def find_among(
-    those: Sequence[Means], kind: type[M], host_called: Callable[[HostName], Host]
-) -> Callable[[Mapping[str, Any]], M | None]:
-    """Return how to find the means of that *kind* for an impact, from what an order is about.
-
-    The first of *those* that fits is for it, of whatever kind it is.
-    """
-
-    def find(about: Mapping[str, Any]) -> M | None:
-        host = None if about["host"] is None else host_called(HostName(about["host"]))
-        event_type = EventType(about["event_type"])
-        found = next((each for each in those if each.selection.fits(event_type, host)), None)
-        return found if isinstance(found, kind) else None
-
-    return find
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SimulatedContractor:
-    """Goes on with impacts that were simulated when the server was told to, and takes no others."""
-
-    executor: SimulatedExecutor
-
-    def takes(self, order: Order) -> bool:
-        """Take nothing new."""
-        del order
-        return False
-
-    def holds(self, key: OrderKey) -> bool:
-        """Tell whether it was simulated."""
-        return self.inquire(key).status is not ImpactStatus.NOT_BEGUN
-
-    def begin(self, order: Order) -> Impact:
-        """Say how far it is."""
-        return self.inquire(order.key)
-
-    def inquire(self, key: OrderKey) -> Impact:
-        """Look up when it will be over, or was."""
-        return self.executor.inquire(EventId(key[0]), VmName(key[1]))
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ContractedExecutor:
-    """Has contractors carry impacts out; what nobody is named for, an operator does by hand.
-
-    *event_called* and *host_of* say what is known of an event and a virtual machine.
-    """
-
-    contractors: Contractors
-    _: KW_ONLY
-    event_called: Callable[[EventId], ScheduledEvent | None]
-    host_of: Callable[[VmName], HostName | None]
-
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        """Give the order, unless it was given before."""
-        order = self._order(event, vm, epoch)
-        contractor = self.contractors.choose(order)
-        return BY_HAND if contractor is None else contractor.begin(order)
-
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        """Ask who was given the order, or is to be."""
-        event = self.event_called(event_id)
-        if event is None:
-            return Impact(status=ImpactStatus.UNKNOWN, reason="the event is not in the database")
-        contractor = self.contractors.choose(self._order(event, vm, 0))
-        return BY_HAND if contractor is None else contractor.inquire((event_id, vm))
-
-    def close(self) -> None:
-        """Close the contractors. Impacts that were begun are not stopped."""
-        self.contractors.close()
-
-    def _order(self, event: ScheduledEvent, vm: VmName, epoch: int) -> ImpactOrder:
-        # An earlier event can have moved it away from the host that this one is about.
-        return ImpactOrder(event=event, vm=vm, host=self.host_of(vm) or event.host, epoch=epoch)
+def find_means(those: Sequence[Means], event_type: EventType, host: Host | None) -> Means | None:
+    """Return the first of *those* that is meant for such an event on *host*."""
+    return next((each for each in those if each.selection.fits(event_type, host)), None)

@@ -1,15 +1,15 @@
 """An order: one thing to carry out at most once, in the words that scripts and webhooks get."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import is_meant
+from forewarn.domain.task import TaskKey
 from forewarn.domain.topology import Host
-from forewarn.executors.records import OrderKey
 from forewarn.protocol.vocabulary import EventType
 
 LONGEST: Final = timedelta(hours=1)
@@ -20,15 +20,19 @@ PAUSED: Final = "it is waiting because the server is paused"
 
 
 class Order(Protocol):
-    """One thing to carry out, on behalf of the leader of *epoch*, at most once for its *key*."""
+    """One thing to carry out, at most once for its *key*."""
+
+    @property
+    def key(self) -> TaskKey:
+        """Two orders with the same key are the same order."""
+
+    @property
+    def kind(self) -> "OrderKind":
+        """What the order has in common with others of its kind."""
 
     @property
     def epoch(self) -> int:
-        """The term of the leader."""
-
-    @property
-    def key(self) -> OrderKey:
-        """Two orders with the same key are the same order."""
+        """The term of the leader that gave the order."""
 
     @property
     def about(self) -> Mapping[str, str | None]:
@@ -57,26 +61,37 @@ class OrderKind:
     untold: str
 
 
-class Contractor(Protocol):
-    """Carries out orders, each at most once, also when the server dies in between.
+class Permit(Protocol):
+    """The right to begin one task, which only its owner gets, and only once."""
 
-    No method waits for a script or a webhook.
+    def obtain(self) -> bool:
+        """Commit that the task begins; tell whether it may."""
+
+    def is_valid(self) -> bool:
+        """Tell whether it still may now."""
+
+
+class Runner(Protocol):
+    """Carries out orders of this node, each at most once, also if the server dies in between.
+
+    No method waits for a script or a target. A runner that *repeats* may be told to begin an order
+    again of which it has no record, because the target recognizes it.
     """
 
-    def takes(self, order: Order) -> bool:
-        """Tell whether the file of executors names this contractor for *order*."""
+    @property
+    def repeats(self) -> bool: ...
 
-    def holds(self, key: OrderKey) -> bool:
-        """Tell whether this contractor was given the order before."""
+    def begin(self, order: Order, permit: Permit) -> Impact | None:
+        """Begin *order*, unless it was begun before; None while that is under way.
 
-    def begin(self, order: Order) -> Impact:
-        """Carry out *order*, unless it was begun before, and say how far it is."""
+        Nothing outside is touched before the *permit* is obtained.
+        """
 
-    def inquire(self, key: OrderKey) -> Impact:
-        """Say how far it is, and when to ask again if it is not over."""
+    def inquire(self, order: Order) -> Impact:
+        """Say how far *order* is; NOT_BEGUN if there is no record of it."""
 
     def close(self) -> None:
-        """Release threads and connections. Orders that were begun are not stopped."""
+        """Wait until what is being begun has begun. What was begun is not stopped."""
 
 
 def encode(order: Order) -> bytes:
@@ -124,26 +139,6 @@ class ByHand:
     """The operator does it, and says so with `forewarn event complete`."""
 
     selection: Selection = field(default_factory=Selection)
-
-
-class Contractors:
-    """Those who carry out orders. An order stays with whom it was given, whatever is changed."""
-
-    def __init__(self, contractors: Sequence[Contractor]) -> None:
-        self._contractors = tuple(contractors)
-
-    def choose(self, order: Order) -> Contractor | None:
-        """Return who was given *order*, or is to be; None if the operator named nobody for it."""
-        holder = self._first(lambda each: each.holds(order.key))
-        return holder or self._first(lambda each: each.takes(order))
-
-    def close(self) -> None:
-        """Close all of them. Orders that were begun are not stopped."""
-        for each in self._contractors:
-            each.close()
-
-    def _first(self, is_so: Callable[[Contractor], bool]) -> Contractor | None:
-        return next((each for each in self._contractors if is_so(each)), None)
 
 
 def begun_by_another(executor: str) -> Impact:

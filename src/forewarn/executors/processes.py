@@ -16,17 +16,16 @@ from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.task import TaskKey
 from forewarn.executors.orders import (
-    PAUSED,
     Order,
-    OrderKind,
+    Permit,
     begun_by_another,
     environment_of,
     next_second,
 )
-from forewarn.executors.records import OrderKey, Records
+from forewarn.executors.task_log import TaskLog
 from forewarn.ports.clock import Clock
-from forewarn.ports.store import LeaseLostError
 from forewarn.protocol.errors import ForewarnError
 
 PLACES: Final = 64
@@ -35,6 +34,8 @@ PLACES_OF_HOST: Final = 32
 """How many of them are about one host: one that hangs leaves the other half to the others."""
 
 _CLOSING_SECONDS: Final = 10.0
+_PERMIT_SECONDS: Final = 10.0
+"""How long a permit may take to arrive without being looked at once more."""
 _MOST_SUCCESSORS: Final = 3
 _LOST: Final = "it was begun, but the process running it stopped before the result was known"
 
@@ -48,8 +49,8 @@ class ImpossibleOrderError(ForewarnError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trade(Generic[M]):
-    """One way to carry orders out: the *name* of the executor, and the *program* of a process.
+class ProcessProgram(Generic[M]):
+    """What a process runs: the *name* of the executor, and the *words* of the command line.
 
     *describe* says what the program finds in the file of its order, or refuses with an
     `ImpossibleOrderError`. A program that *has_successors* can be started again for an order whose
@@ -57,18 +58,9 @@ class Trade(Generic[M]):
     """
 
     name: str
-    program: tuple[str, ...]
+    words: tuple[str, ...]
     describe: Callable[[Order, M], Mapping[str, object]]
     has_successors: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    """A process that is to be started, about *host*. A successor begins nothing new."""
-
-    host: str | None
-    start: _Start
-    is_successor: bool = False
 
 
 class _Places:
@@ -103,89 +95,89 @@ class _Places:
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class ProcessContractor(Generic[M]):
+class ProcessRunner(Generic[M]):
     """Starts a process for each order that *find* has the means for, and knows it from then on.
 
     The process survives the server, and the next server finds it again. Processes are started by
-    threads: `begin` and `inquire` wait for none. While all *places*, or those of a host, are taken
-    an order waits, and goes when it is asked about, so that nothing is begun that nobody waits for
-    any more.
+    threads: `begin` and `inquire` wait for none. While all *places*, or those of a host, are taken,
+    an order stays where it is.
     """
 
     find: Callable[[Mapping[str, Any]], M | None] = field(kw_only=False)
-    trade: Trade[M] = field(kw_only=False)
-    kind: OrderKind
-    records: Records
+    program: ProcessProgram[M] = field(kw_only=False)
+    log: TaskLog
     environment: Mapping[str, str]
     clock: Clock
     places: int = PLACES
     places_of_host: int = PLACES_OF_HOST
+    permit_seconds: float = _PERMIT_SECONDS
     _free: _Places = field(init=False)
-    _waiting: dict[OrderKey, _Waiting] = field(init=False, default_factory=dict)
-    _starting: dict[OrderKey, threading.Event] = field(init=False, default_factory=dict)
-    _troubles: dict[OrderKey, Exception] = field(init=False, default_factory=dict)
-    _successors: Counter[OrderKey] = field(init=False, default_factory=Counter)
+    _troubles: dict[TaskKey, Exception] = field(init=False, default_factory=dict)
+    _successors: Counter[TaskKey] = field(init=False, default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._free = _Places(self.places, self.places_of_host)
+
+    @property
+    def repeats(self) -> bool:
+        return self.program.has_successors
 
     def takes(self, order: Order) -> bool:
         """Tell whether there are means for *order*."""
         return self.find(order.about) is not None
 
-    def holds(self, key: OrderKey) -> bool:
-        """Tell whether the process waits, is being started, or was begun."""
-        known = (self._waiting, self._starting, self._troubles)
-        return any(key in each for each in known) or self.records.is_of(self.trade.name, key)
+    def begin(self, order: Order, permit: Permit) -> Impact | None:
+        """Have the process started if there is a place, unless it was begun before."""
+        key = order.key
+        if key in self.log.starting:
+            return None
+        self._raise_trouble(key)
+        if self.log.has(key):
+            return self._look(order)
+        host = order.about["host"]
+        if not self._start_thread(key, host, partial(self._begin, order, permit)):
+            return Impact(status=ImpactStatus.NOT_BEGUN, reason=self._free.say(host))
+        return None
 
-    def begin(self, order: Order) -> Impact:
-        """Have the process started, unless it was begun before."""
-        self.records.check_epoch(order.epoch)
-        if order.key not in self._starting and not self.records.has(order.key):
-            start = partial(self._begin, order)
-            self._waiting[order.key] = _Waiting(host=order.about["host"], start=start)
-        return self.inquire(order.key)
-
-    def inquire(self, key: OrderKey) -> Impact:
+    def inquire(self, order: Order) -> Impact:
         """Look whether the process runs or how it ended; what it said last comes with it."""
-        self._send_out(key)
-        if waiting := self._waiting.get(key):
-            is_paused = not (waiting.is_successor or self.records.may_begin())
-            return self._running(PAUSED if is_paused else self._free.say(waiting.host))
-        if key in self._starting:
+        if order.key in self.log.starting:
             return self._running("")
-        if trouble := self._troubles.pop(key, None):
-            raise trouble
-        return self._look(key)
+        self._raise_trouble(order.key)
+        return self._look(order)
 
     def close(self) -> None:
-        """Wait until what is being started is, so that its end is known. The rest is not begun."""
-        self._waiting.clear()
+        """Wait until what is being started is, so that its end is known."""
         deadline = time.monotonic() + _CLOSING_SECONDS
-        for started in list(self._starting.values()):
+        for started in list(self.log.starting.values()):
             started.wait(max(0.0, deadline - time.monotonic()))
 
-    def _look(self, key: OrderKey) -> Impact:
-        begun = self.records.begun(key)
-        if ended := self.records.ended(key):
+    def _raise_trouble(self, key: TaskKey) -> None:
+        if trouble := self._troubles.pop(key, None):
+            raise trouble
+
+    def _look(self, order: Order) -> Impact:
+        key = order.key
+        begun = self.log.begun(key)
+        if ended := self.log.ended(key):
             return ended
         if begun is None:
-            return self.records.without(key, self.kind.advice)
-        if begun["executor"] != self.trade.name:
+            return Impact(status=ImpactStatus.NOT_BEGUN)
+        if begun["executor"] != self.program.name:
             return begun_by_another(begun["executor"])
-        if self.records.is_attended(key):
-            return self._running(self.records.last_word(key))
+        if self.log.is_attended(key):
+            return self._running(self.log.last_word(key))
         # It may have ended between the two looks.
-        return self.records.ended(key) or self._find_successor(key, begun)
+        return self.log.ended(key) or self._find_successor(order, begun.get("host"))
 
-    def _find_successor(self, key: OrderKey, begun: Mapping[str, Any]) -> Impact:
-        if not self.trade.has_successors or self._successors[key] >= _MOST_SUCCESSORS:
-            reason = f"{_LOST}; {self.kind.advice}"
-            return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+    def _find_successor(self, order: Order, host: str | None) -> Impact:
+        key = order.key
+        if not self.program.has_successors or self._successors[key] >= _MOST_SUCCESSORS:
+            return Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {order.kind.advice}")
+        if not self._start_thread(key, host, partial(self._succeed, key)):
+            return self._running(self._free.say(host))
         self._successors[key] += 1
-        start = partial(self._succeed, key)
-        self._waiting[key] = _Waiting(host=begun.get("host"), start=start, is_successor=True)
-        return self.inquire(key)
+        return self._running("")
 
     def _running(self, reason: str) -> Impact:
         return Impact(
@@ -194,62 +186,67 @@ class ProcessContractor(Generic[M]):
             ask_again_at=next_second(self.clock.now()),
         )
 
-    def _send_out(self, key: OrderKey) -> None:
-        """Let the order go if it waits and there is a place."""
-        waiting = self._waiting.get(key)
-        if waiting is None or not (waiting.is_successor or self.records.may_begin()):
-            return
-        if not self._free.take(waiting.host):
-            return
-        self._starting[key] = threading.Event()
+    def _start_thread(self, key: TaskKey, host: str | None, start: _Start) -> bool:
+        """Have *start* called by a thread if there is a place; tell whether there is."""
+        if not self._free.take(host):
+            return False
+        self.log.starting[key] = threading.Event()
         # A daemon: the process may take hours, and the server may end before.
-        thread = threading.Thread(target=self._carry_out, args=(key, waiting), daemon=True)
+        thread = threading.Thread(target=self._carry_out, args=(key, host, start), daemon=True)
         try:
             thread.start()
         except RuntimeError:  # there can be no more threads for now
-            del self._starting[key]
-            self._free.release(waiting.host)
+            del self.log.starting[key]
+            self._free.release(host)
             raise
-        del self._waiting[key]
+        return True
 
-    def _carry_out(self, key: OrderKey, waiting: _Waiting) -> None:
+    def _carry_out(self, key: TaskKey, host: str | None, start: _Start) -> None:
         process: _Process | None = None
         try:
-            process = waiting.start()
-        except LeaseLostError:
-            pass  # whoever leads next is told that it has not begun
+            process = start()
         except Exception as error:  # noqa: BLE001 - whoever asks next gets it
             self._troubles[key] = error
         finally:
-            self._starting.pop(key).set()
+            self.log.starting.pop(key).set()
         if process is not None:
-            # Somebody has to, or it stays in the list of processes after its end.
+            # Otherwise it stays in the list of processes after its end.
             process.wait()
-        self._free.release(waiting.host)
+        self._free.release(host)
 
-    def _begin(self, order: Order) -> _Process | None:
-        means = self.find(order.about)
-        if means is None:
-            self.records.end(order.key, ImpactStatus.FAILED, order.nobody(self.trade.name))
+    def _begin(self, order: Order, permit: Permit) -> _Process | None:
+        content = self._prepare(order)
+        if content is None:
             return None
-        if not self.records.permit(order.epoch):
-            return None  # paused since the look: it is given anew after the pause
-        try:
-            content = self.trade.describe(order, means)
-        except ImpossibleOrderError as error:
-            self.records.end(order.key, ImpactStatus.FAILED, str(error))
+        self.log.intend(order.key)
+        since = time.monotonic()
+        if not permit.obtain():
+            self.log.forget_intent(order.key)
+            return None  # paused, or another owner's by now
+        if time.monotonic() - since > self.permit_seconds and not permit.is_valid():
             return None
-        file = self.records.claim(order.key, {"executor": self.trade.name, **content})
+        file = self.log.claim(order.key, {"executor": self.program.name, **content})
         return None if file is None else self._start(order.key, file, environment_of(order))
 
-    def _succeed(self, key: OrderKey) -> _Process | None:
-        file = self.records.take_over(key)
+    def _prepare(self, order: Order) -> Mapping[str, object] | None:
+        """Return what the program finds in the file of *order*; None if it has failed already."""
+        means, reason = self.find(order.about), order.nobody(self.program.name)
+        if means is not None:
+            try:
+                return self.program.describe(order, means)
+            except ImpossibleOrderError as error:
+                reason = str(error)
+        self.log.end(order.key, ImpactStatus.FAILED, reason)
+        return None
+
+    def _succeed(self, key: TaskKey) -> _Process | None:
+        file = self.log.take_over(key)
         return None if file is None else self._start(key, file, {})
 
-    def _start(self, key: OrderKey, file: int, variables: Mapping[str, str]) -> _Process | None:
+    def _start(self, key: TaskKey, file: int, variables: Mapping[str, str]) -> _Process | None:
         try:
             return subprocess.Popen(  # noqa: S603 - our own
-                [*self.trade.program, str(self.records.order_path(key).absolute())],
+                [*self.program.words, str(self.log.order_path(key).absolute())],
                 env={**self.environment, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -259,7 +256,7 @@ class ProcessContractor(Generic[M]):
             )
         except OSError as error:
             reason = f"it could not be started: {error.strerror}"
-            self.records.end(key, ImpactStatus.FAILED, reason)
+            self.log.end(key, ImpactStatus.FAILED, reason)
             return None
         finally:
             os.close(file)

@@ -19,15 +19,16 @@ from typing import Any, Final
 import structlog
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.task import TaskKey
 from forewarn.executors.orders import (
     PAUSED,
     Order,
     OrderKind,
+    Permit,
     begun_by_another,
     encode,
     next_second,
 )
-from forewarn.executors.records import OrderKey, Records
 from forewarn.executors.targets import (
     ImpactTarget,
     TargetAnswer,
@@ -35,6 +36,7 @@ from forewarn.executors.targets import (
     judge_status,
     read_answer,
 )
+from forewarn.executors.task_log import TaskLog
 from forewarn.outbound.client import NoAnswerError, Outbound
 from forewarn.ports.clock import Clock, WallClock
 from forewarn.ports.store import StoreError
@@ -57,6 +59,8 @@ _ENDINGS: Final = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 class _Errand:
     """One order as far as this server knows. There is an *order* until the target took it.
 
+    It is posted with the *permit*, which is obtained once.
+
     When it is *due*, and when its time is over, is told by a clock that nobody sets.
     """
 
@@ -64,7 +68,10 @@ class _Errand:
     epoch: int
     over_at: float
     due: float
+    kind: OrderKind
     order: Order | None = None
+    permit: Permit | None = None
+    is_permitted: bool = False
     status_url: str | None = None
     failures: int = 0
     is_under_way: bool = False
@@ -76,7 +83,7 @@ class _Errand:
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class WebhookContractor:
+class WebhookRunner:
     """Posts each order until its target takes it, then asks until it is over or out of time.
 
     Requests wait on the loop of *outbound*: `begin` and `inquire` wait for nobody. *find* says
@@ -85,13 +92,12 @@ class WebhookContractor:
     """
 
     find: Callable[[Mapping[str, Any]], ImpactTarget | None] = field(kw_only=False)
-    kind: OrderKind
-    records: Records
+    log: TaskLog
     outbound: Outbound
     clock: Clock
     wall: WallClock
     wait: Callable[[int], timedelta]
-    _errands: dict[OrderKey, _Errand] = field(init=False, default_factory=dict)
+    _errands: dict[TaskKey, _Errand] = field(init=False, default_factory=dict)
     _changing: threading.Lock = field(init=False, default_factory=threading.Lock)
     _is_closed: bool = field(init=False, default=False)
     _turns: defaultdict[str, asyncio.Semaphore] = field(
@@ -99,42 +105,35 @@ class WebhookContractor:
     )
     _requests: set[Future[None]] = field(init=False, default_factory=set)
 
-    def takes(self, order: Order) -> bool:
-        """Tell whether there is a target for *order*."""
-        return self.find(order.about) is not None
+    @property
+    def repeats(self) -> bool:
+        return True
 
-    def holds(self, key: OrderKey) -> bool:
-        """Tell whether the order is being posted, or was taken by a target."""
-        return key in self._errands or self.records.is_of(EXECUTOR, key)
+    def begin(self, order: Order, permit: Permit) -> Impact | None:
+        """Have the order posted, unless it was accepted, or is being posted."""
+        if order.key not in self._errands and not self.log.has(order.key):
+            self._begin(order, permit)
+        said = self.inquire(order)
+        errand = self._errands.get(order.key)
+        is_coming = errand is not None and errand.order is not None and not errand.is_permitted
+        return None if is_coming else said
 
-    def begin(self, order: Order) -> Impact:
-        """Have the order posted, unless it was taken, or is being posted."""
-        self.records.check_epoch(order.epoch)
-        if order.key not in self._errands and not self.records.has(order.key):
-            self._begin(order)
-        return self.inquire(order.key)
-
-    def inquire(self, key: OrderKey) -> Impact:
+    def inquire(self, order: Order) -> Impact:
         """Say what the target last said, and have it asked again if it is time to."""
-        if ended := self.records.ended(key):
+        key = order.key
+        if ended := self.log.ended(key):
             self._forget(key)
             return ended
-        errand = self._own_errand(key) or self._remember(key)
+        errand = self._errands.get(key) or self._remember(order)
         if errand is None:
-            return self.records.without(key, self.kind.advice)
+            return Impact(status=ImpactStatus.NOT_BEGUN)
         if isinstance(errand, Impact):
             return errand
         now = time.monotonic()
-        if errand.order is not None and not errand.is_under_way and not self.records.may_begin():
-            return Impact(
-                status=ImpactStatus.RUNNING,
-                reason=PAUSED,
-                ask_again_at=next_second(self.clock.now()),
-            )
         if now >= errand.over_at:
-            self.records.end(key, ImpactStatus.FAILED, _out_of_time(errand))
+            self.log.end(key, ImpactStatus.FAILED, _out_of_time(errand))
             self._forget(key)
-            return self.records.ended(key) or errand.impact
+            return self.log.ended(key) or errand.impact
         if not errand.is_under_way and now >= errand.due and errand.has_somewhere_to_ask:
             self._send_out(key, errand)
         return replace(errand.impact, ask_again_at=next_second(self.clock.now()))
@@ -151,31 +150,29 @@ class WebhookContractor:
         for request in wait(requests, _LEAVE_SECONDS).not_done:
             request.cancel()
 
-    def _begin(self, order: Order) -> None:
+    def _begin(self, order: Order, permit: Permit) -> None:
         target = self.find(order.about)
         if target is None:
-            self.records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
+            self.log.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return
         now = time.monotonic()
         self._forget_others(now)
-        over_at = now + target.timeout.total_seconds()
-        errand = _Errand(target=target, epoch=order.epoch, over_at=over_at, due=now, order=order)
-        # Not sent yet: the inquiry that follows sends what is due, unless the server is paused.
+        errand = _Errand(
+            target=target,
+            epoch=order.epoch,
+            over_at=now + target.timeout.total_seconds(),
+            due=now,
+            kind=order.kind,
+            order=order,
+            permit=permit,
+        )
         with self._changing:
             if not self._is_closed:
                 self._errands[order.key] = errand
 
-    def _own_errand(self, key: OrderKey) -> _Errand | None:
-        errand = self._errands.get(key)
-        if errand is None or errand.order is None or self.records.is_of_leader(errand.epoch):
-            return errand
-        # Others have led since, and may have posted it. Its time begins anew when it is begun anew.
-        self._forget(key)
-        return None
-
-    def _remember(self, key: OrderKey) -> _Errand | Impact | None:
+    def _remember(self, order: Order) -> _Errand | Impact | None:
         """Return what another server has left, as far as it can be gone on with."""
-        begun = self.records.begun(key)
+        begun = self.log.begun(order.key)
         if begun is None:
             return None
         if begun["executor"] != EXECUTOR:
@@ -193,13 +190,14 @@ class WebhookContractor:
             epoch=begun["epoch"],
             over_at=now + left.total_seconds(),
             due=now,
+            kind=order.kind,
             status_url=status_url,
         )
         with self._changing:
-            self._errands[key] = errand
+            self._errands[order.key] = errand
         return errand
 
-    def _send_out(self, key: OrderKey, errand: _Errand) -> None:
+    def _send_out(self, key: TaskKey, errand: _Errand) -> None:
         with self._changing, suppress(NoAnswerError):  # the server is about to stop
             if self._is_closed:
                 return
@@ -208,7 +206,7 @@ class WebhookContractor:
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
 
-    def _forget(self, key: OrderKey) -> None:
+    def _forget(self, key: TaskKey) -> None:
         with self._changing:
             self._errands.pop(key, None)
 
@@ -221,16 +219,18 @@ class WebhookContractor:
                 if errand.is_under_way or errand.due + _FORGET_AFTER_SECONDS > now
             }
 
-    async def _work(self, key: OrderKey, errand: _Errand) -> None:
+    async def _work(self, key: TaskKey, errand: _Errand) -> None:
         try:
             async with self._turns[errand.target.url]:
                 if self._is_closed or key not in self._errands:
                     return  # it ended while it waited for its turn
-                is_permitted = await self._may_send(errand)
-                answer = await self._ask(key, errand) if is_permitted else None
+                if errand.order is not None and not await self._may_post(key, errand):
+                    return
+                errand = replace(errand, is_permitted=True)
+                answer = await self._ask(key, errand)
             # Records are files, and the loop is there for others, too.
             known = await asyncio.to_thread(self._conclude, key, errand, answer)
-        except StoreError:  # not sent: whoever asks about it next tries again, or leads no more
+        except StoreError:  # not sent: it is tried again
             known = self._later(errand, errand.impact, timedelta(0))
         except Exception as error:
             log.exception("webhook_executor_failed", order=key)
@@ -240,13 +240,23 @@ class WebhookContractor:
             if key in self._errands:
                 self._errands[key] = known
 
-    async def _may_send(self, errand: _Errand) -> bool:
-        if errand.order is None:
-            return True  # a question begins nothing
-        return await asyncio.to_thread(self.records.permit, errand.epoch)
+    async def _may_post(self, key: TaskKey, errand: _Errand) -> bool:
+        """Tell whether the order may be posted now; otherwise note why it is not."""
+        if errand.permit is None:
+            return False
+        ask = errand.permit.is_valid if errand.is_permitted else errand.permit.obtain
+        if await asyncio.to_thread(ask):
+            return True
+        with self._changing:
+            if errand.is_permitted:
+                paused = Impact(status=ImpactStatus.RUNNING, reason=PAUSED)
+                self._errands[key] = self._later(errand, paused, timedelta(0))
+            else:
+                self._errands.pop(key, None)
+        return False
 
-    async def _ask(self, key: OrderKey, errand: _Errand) -> TargetAnswer:
-        names = (*self.kind.headers, EPOCH)
+    async def _ask(self, key: TaskKey, errand: _Errand) -> TargetAnswer:
+        names = (*errand.kind.headers, EPOCH)
         headers = dict(zip(names, (*key, str(errand.epoch)), strict=True))
         target, now = errand.target, self.wall.now()
         if errand.order is not None:
@@ -259,18 +269,16 @@ class WebhookContractor:
             said = str(error).rstrip(".")
             return TargetAnswer(code=0, said=f"{said[:1].lower()}{said[1:]}")
 
-    def _conclude(self, key: OrderKey, errand: _Errand, answer: TargetAnswer | None) -> _Errand:
-        """Write down what has to be of an answer, if any, and return what is known then."""
-        if answer is None:  # the server was paused since the look
-            return replace(errand, is_under_way=False)
+    def _conclude(self, key: TaskKey, errand: _Errand, answer: TargetAnswer) -> _Errand:
+        """Write down what has to be of an answer, and return what is known then."""
         if errand.order is None:
             impact = judge_status(answer)
         else:
-            impact = judge_order(answer, self.kind.untold)
+            impact = judge_order(answer, errand.kind.untold)
             if answer.is_success:
                 errand = self._note_taken(errand.order, errand, answer)
         if impact.status in _ENDINGS:
-            self.records.end(key, impact.status, impact.reason, host=impact.moved_to)
+            self.log.end(key, impact.status, impact.reason, host=impact.moved_to)
         return self._later(errand, impact, answer.retry_after)
 
     def _note_taken(self, order: Order, errand: _Errand, answer: TargetAnswer) -> _Errand:
@@ -282,7 +290,7 @@ class WebhookContractor:
             "taken_at": self.wall.now().isoformat(),
             "status_url": answer.status_url,
         }
-        file = self.records.claim(order.key, record)
+        file = self.log.claim(order.key, record)
         if file is not None:
             os.close(file)
         return replace(errand, order=None, over_at=over_at, status_url=answer.status_url)

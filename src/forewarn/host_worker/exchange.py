@@ -6,13 +6,14 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from forewarn.domain.host_offer import OfferStatus
 from forewarn.domain.impact import Impact
+from forewarn.domain.task import TaskKey
 from forewarn.executors.host_tasks import HostOrder, InvalidOrderError, read_order
-from forewarn.executors.records import OrderKey
 from forewarn.feed.upstream import UpstreamRefusedError
 
 _LONGEST_REASON: Final = 500
+_TAKEN: Final = frozenset({"taken", "unknown"})
+"""What a task was taken with: *unknown* is one that the server has not heard of for long."""
 _GONE: Final = frozenset({404, 409})
 """How the server answers about a task that is not, or no longer, for whoever asks."""
 
@@ -21,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTask:
-    """A task as the server lists it; somebody has taken it if it *is_taken*."""
+    """A task as the server lists it; a process of this host has taken it if it *is_taken*."""
 
     order: HostOrder
     is_taken: bool
@@ -51,17 +52,17 @@ class Exchange:
         listed = answer.get("tasks") if isinstance(answer, dict) else None
         return tuple(_read(listed if isinstance(listed, list) else []))
 
-    def take(self, key: OrderKey) -> bool:
+    def take(self, key: TaskKey) -> bool:
         """Tell whether the task is ours to begin."""
         return self._post(key, "take", {"ticket": self.ticket})
 
-    def report(self, key: OrderKey, said: Impact) -> bool:
+    def report(self, key: TaskKey, said: Impact) -> bool:
         """Tell the server how far it is; False if it wants to know no more."""
         body = {"status": said.status, "reason": said.reason[:_LONGEST_REASON]}
         host = {} if said.moved_to is None else {"host": said.moved_to}
         return self._post(key, "report", {**body, **host})
 
-    def _post(self, key: OrderKey, verb: str, body: object) -> bool:
+    def _post(self, key: TaskKey, verb: str, body: object) -> bool:
         operation_id, task = key
         try:
             self.server.ask("POST", f"host-work/{operation_id}/{task}/{verb}", body)
@@ -77,6 +78,6 @@ def _read(listed: list[Any]) -> Iterator[OfferedTask]:
     for each in listed:
         try:
             order = read_order(each["order"])
-            yield OfferedTask(order=order, is_taken=each["status"] == OfferStatus.TAKEN)
+            yield OfferedTask(order=order, is_taken=each["status"] in _TAKEN)
         except (InvalidOrderError, KeyError, TypeError) as error:
             _log.error("host_task_invalid", error=str(error))

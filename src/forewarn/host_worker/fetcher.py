@@ -6,16 +6,18 @@ whoever is killed in between. Where it cannot be known whether it was, it is rep
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
 
 import structlog
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.task import TaskKey
+from forewarn.executors.command import Command
 from forewarn.executors.host_tasks import HostOrder
-from forewarn.executors.orders import Contractor
-from forewarn.executors.records import OrderKey, Records
+from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.task_log import TaskLog
 from forewarn.feed.follower import back_off
 from forewarn.feed.upstream import UpstreamRefusedError
 from forewarn.host_worker.exchange import Exchange, OfferedTask
@@ -37,6 +39,19 @@ _NO_RECORD: Final = Impact(
     "check the host, then skip it",
 )
 
+
+class _Taken:
+    """The permit of a host: the server has it written down that the host took the task."""
+
+    def obtain(self) -> bool:
+        return True
+
+    def is_valid(self) -> bool:
+        return True
+
+
+_TAKEN: Final = _Taken()
+
 _log = structlog.get_logger(__name__)
 
 
@@ -54,20 +69,21 @@ class _Told:
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WorkFetcher:
-    """Has *contractor* do what the server lists, in the boot *boot_id*, and reports it.
+    """Has *runner* do what the server lists, in the boot *boot_id*, and reports it.
 
     *chance* is between 0 and 1, and spreads the requests of many hosts, each of which fetches
     *every* so many seconds.
     """
 
     exchange: Exchange
-    contractor: Contractor
-    records: Records
+    runner: ProcessRunner[Command]
+    records: TaskLog
     boot_id: str
     chance: Callable[[], float]
     every: float = FETCH_SECONDS
-    _orders: dict[OrderKey, HostOrder] = field(init=False, default_factory=dict)
-    _told: dict[OrderKey, _Told] = field(init=False, default_factory=dict)
+    _orders: dict[TaskKey, HostOrder] = field(init=False, default_factory=dict)
+    _told: dict[TaskKey, _Told] = field(init=False, default_factory=dict)
+    _lost: set[TaskKey] = field(init=False, default_factory=set)
     _fetch_at: float = field(init=False, default=0.0)
     _failures: int = field(init=False, default=0)
     _trouble: str = field(init=False, default="")
@@ -96,7 +112,8 @@ class WorkFetcher:
 
     def _fetch(self) -> None:
         for task in self.exchange.tasks():
-            if task.order.key not in self._orders:
+            key = task.order.key
+            if key not in self._orders and not (task.is_taken and key in self._lost):
                 self._receive(task)
 
     def _receive(self, task: OfferedTask) -> None:
@@ -106,15 +123,16 @@ class WorkFetcher:
         if not (is_ours or self.exchange.take(key)):
             if task.is_taken:
                 self.exchange.report(key, _NO_RECORD)
+                self._lost.add(key)
             return
         _log.info("host_task_taken", operation_id=key[0], task=key[1])
-        if not (self.records.has(key) or self.contractor.takes(task.order)):
+        if not (self.records.has(key) or self.runner.takes(task.order)):
             reason = f"the host work file of the host names no program for {task.order.task.kind}"
             self.exchange.report(key, Impact(status=ImpactStatus.FAILED, reason=reason))
             return
         self._orders[key] = task.order
 
-    def _attend(self, key: OrderKey, order: HostOrder) -> None:
+    def _attend(self, key: TaskKey, order: HostOrder) -> None:
         said = self._look(key, order)
         told = self._told.get(key)
         is_news = told is None or told.said != said
@@ -128,13 +146,17 @@ class WorkFetcher:
         self._told[key] = _Told(said, monotonic())
         if said.is_over or said.is_lost or not is_wanted:
             del self._orders[key], self._told[key]
+        if said.is_lost:
+            self._lost.add(key)
 
-    def _look(self, key: OrderKey, order: HostOrder) -> Impact:
+    def _look(self, key: TaskKey, order: HostOrder) -> Impact:
         """Return how far a task is, as it is reported."""
         try:
-            found = self.contractor.inquire(key)
+            found = self.runner.inquire(order)
             if found.status is ImpactStatus.NOT_BEGUN:  # just taken, or the disk was full
-                found = self.contractor.begin(order)
+                found = self.runner.begin(order, _TAKEN) or self.runner.inquire(order)
+                if found.status is ImpactStatus.NOT_BEGUN:
+                    found = replace(found, status=ImpactStatus.RUNNING)  # it waits for a place
             found = judge(found, self.records.begun(key), self.boot_id)
         except OSError as error:
             found = Impact(status=ImpactStatus.RUNNING, reason=f"it cannot be begun: {error}")

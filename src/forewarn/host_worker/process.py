@@ -16,9 +16,8 @@ import structlog
 
 from forewarn.clocks import SystemClock
 from forewarn.environment import environment_with
-from forewarn.executors.host_tasks import HOST_TASKS
-from forewarn.executors.processes import ProcessContractor
-from forewarn.executors.records import Records
+from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.task_log import TaskLog
 from forewarn.front.upstreams import open_upstream
 from forewarn.host_worker.exchange import Exchange
 from forewarn.host_worker.fetcher import WorkFetcher
@@ -44,32 +43,31 @@ def do_host_work(settings: HostWorkSettings) -> None:
         signal.signal(number, lambda *_: stopping.set())
     boot_id = BOOT_ID.read_text(encoding="ascii").strip()
     with held(settings.state_dir):
-        records = Records(settings.state_dir / "host-work")
+        records = TaskLog(settings.state_dir / "host-work")
         remove_old(records, settings.state_dir / "host-work", SystemClock().now())
-        contractor = ProcessContractor(
+        runner = ProcessRunner(
             settings.find,
             scripts_of_boot(boot_id, restarts_host=settings.restarts_host),
-            kind=HOST_TASKS,
-            records=records,
+            log=records,
             environment=environment_with({}),
             clock=SystemClock(),
         )
         upstream = open_upstream(settings.server, settings.token_file, settings.ca_file)
         fetcher = WorkFetcher(
             exchange=Exchange(server=upstream, ticket=secrets.token_hex(16)),
-            contractor=contractor,
+            runner=runner,
             records=records,
             boot_id=boot_id,
             chance=random.random,
         )
         tasks = [kind.value for kind in settings.commands]
         _log.info("fetching_host_work", server=settings.server, tasks=tasks)
-        with closing(contractor):
+        with closing(runner):
             fetcher.run(stopping)
         _log.info("stopped")
 
 
-def remove_old(records: Records, directory: Path, now: datetime) -> None:
+def remove_old(records: TaskLog, directory: Path, now: datetime) -> None:
     """Remove the records of operations that nobody asks about any more."""
     for subject in tuple(records.subjects()):
         changed = datetime.fromtimestamp((directory / subject).stat().st_mtime, UTC)

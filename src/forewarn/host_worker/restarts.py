@@ -10,14 +10,14 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.attendant import BY_SIGNAL
 from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.orders import Order
-from forewarn.executors.processes import Trade
+from forewarn.executors.processes import ProcessProgram
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 _RESTARTED: Final = "the host restarted before it ended; check the host, then skip it"
 
 
-def scripts_of_boot(boot_id: str, *, restarts_host: bool) -> Trade[Command]:
+def scripts_of_boot(boot_id: str, *, restarts_host: bool) -> ProcessProgram[Command]:
     """Return how programs are run in this boot, so that a later one knows.
 
     Only the work itself *restarts_host*, if so.

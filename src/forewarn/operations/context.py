@@ -9,6 +9,7 @@ from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.limits import DOCUMENT_RETENTION, USER_INITIATED_LIMIT
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.notification import Target
+from forewarn.domain.task import OWNER_GRACE
 from forewarn.ports.entries import Actor
 from forewarn.protocol.vocabulary import EventId
 
@@ -19,7 +20,8 @@ class Rules:
 
     Impact that *is_simulated* takes as long as usual; how long any other takes, nobody knows.
     *gates* are the names of those there are. With *is_shared*, other replicas are on the same
-    database; with *has_fronts*, other processes answer virtual machines.
+    database; with *has_fronts*, other processes answer virtual machines. *node* is the state
+    directory of this server, and *owner_grace* how long the owner of a task may be away.
     """
 
     notice: NoticeMode = NoticeMode.ALWAYS
@@ -33,6 +35,8 @@ class Rules:
     document_retention: timedelta = DOCUMENT_RETENTION
     is_shared: bool = False
     has_fronts: bool = False
+    node: str = ""
+    owner_grace: timedelta = OWNER_GRACE
 
 
 @says("{what} need a server with a SQLite database; this server uses PostgreSQL.")

@@ -22,6 +22,9 @@ from forewarn.domain.event import (
     start_unannounced,
     usual_description,
 )
+from forewarn.domain.host_facts import operation_at_work
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import VmName
 from forewarn.domain.notice import is_enabled, minimum_notice
 from forewarn.domain.phrases import say_names
 from forewarn.domain.policy import (
@@ -32,10 +35,14 @@ from forewarn.domain.policy import (
     postpone,
     usual_notice,
 )
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import MANUAL, Task, withdraw
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vm, find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
+from forewarn.operations.snapshots import look
+from forewarn.operations.tasks import end_by_hand
 from forewarn.ports.events import EventReading
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
@@ -169,27 +176,84 @@ def complete_event(
     outcome: Outcome = Outcome.SUCCEEDED,
     reason: str = "",
 ) -> ScheduledEvent:
-    """End a Started event; what its executor reports later is ignored."""
-    return _change(
-        tx,
-        context,
-        event_id,
-        "complete",
-        lambda event: complete(event, outcome=outcome, reason=reason, now=context.now),
-    )
+    """Take it that the impacts of a Started event are done by hand, and end the event.
+
+    If its host has work of its own, or a check or return to come, the event stays Started until
+    the turn of the host is over. Impacts that are running keep their machines busy until they end.
+    """
+    event = find_event(tx, event_id)
+    snapshot = look(tx, context)
+    changed = _complete(tx, context, event, snapshot, outcome, reason)
+    if changed != event:
+        record_events(tx, context, [Deed(event=changed, what=Happening.COMPLETED)])
+    return changed
 
 
 def complete_all_events(tx: Transaction, context: Context) -> tuple[ScheduledEvent, ...]:
-    """End every Started event."""
-    ended = tuple(
-        complete(event, outcome=Outcome.SUCCEEDED, now=context.now)
-        for event in tx.events_in_flight()
-        if event.event_status is EventStatus.STARTED
+    """Complete every Started event, each as `complete_event` does."""
+    snapshot = look(tx, context)
+    started = [
+        event for event in tx.events_in_flight() if event.event_status is EventStatus.STARTED
+    ]
+    changed = tuple(
+        _complete(tx, context, event, snapshot, Outcome.SUCCEEDED, "") for event in started
     )
+    ended = [event for event in changed if not event.is_in_flight]
     record_events(tx, context, [Deed(event=event, what=Happening.COMPLETED) for event in ended])
-    for event in ended:
-        record_audit(tx, context, "event complete", event.event_id)
-    return ended
+    return changed
+
+
+def _complete(
+    tx: Transaction,
+    context: Context,
+    event: ScheduledEvent,
+    snapshot: Snapshot,
+    outcome: Outcome,
+    reason: str,
+) -> ScheduledEvent:
+    """Return *event* after its impacts were done by hand; it is not written down yet."""
+    # Refused unless it is Started.
+    completed = complete(event, outcome=outcome, reason=reason, now=context.now)
+    operation = operation_at_work(event, snapshot)
+    # What an operator has ended may still run on the host.
+    stays = operation is not None and (
+        operation.outcome is None or operation.operation_id in snapshot.open_of
+    )
+    rows = snapshot.rows
+    known = [rows[event.event_id, vm] for vm in event.resources if (event.event_id, vm) in rows]
+    said = reason or f"done by hand, said {context.who}"
+    end_by_hand(tx, context, known, is_done=outcome is Outcome.SUCCEEDED, reason=said)
+    if stays:
+        for vm in event.resources:
+            if (event.event_id, vm) not in rows:
+                tx.put_task(_not_needed(event, vm, context, snapshot, outcome, said))
+    detail = "impact done by hand" if stays else ""
+    record_audit(tx, context, "event complete", event.event_id, detail=detail)
+    return event if stays else completed
+
+
+def _not_needed(
+    event: ScheduledEvent,
+    vm: VmName,
+    context: Context,
+    snapshot: Snapshot,
+    outcome: Outcome,
+    said: str,
+) -> Task:
+    """Return the impact on *vm*, which nobody has reserved, as one that nobody begins any more."""
+    reserved = Task(
+        subject=event.event_id,
+        name=vm,
+        vm=vm,
+        host=event.host,
+        runner=MANUAL,
+        node=context.rules.node,
+        epoch=snapshot.ownership.epoch if snapshot.ownership else 0,
+        said=Impact(status=ImpactStatus.NOT_BEGUN),
+        reserved_at=context.at,
+    )
+    is_done = outcome is Outcome.SUCCEEDED
+    return withdraw(reserved, is_done=is_done, reason=said, now=context.at)
 
 
 def cancel_event(

@@ -1,11 +1,9 @@
-"""Whether what executors remember on disk belongs to the database, and is no older.
+"""Whether the records of tasks in a state directory belong to the database, and are no older.
 
 Each start gives both the next generation, and so does each removal of records. Records that are
 missing, belong to another database or lie behind cannot tell what was begun, and neither can those
-that were removed of what the database has in flight. From then on, whatever was in flight at that
-moment is in doubt: without a record of it, it may have been begun.
-
-Each node has records and a lineage of its own. What others may have begun, reservations tell.
+that were removed of what the database has in flight. Then nobody knows how far the open tasks of
+the node are.
 """
 
 import json
@@ -62,26 +60,15 @@ def continue_lineage(
     return following, is_complete
 
 
-def record_lineage(
-    tx: Transaction, records: str, lineage: Lineage, *, doubt_until: datetime | None
-) -> None:
-    """Remember the generation of *records*; what was made until *doubt_until* is in doubt."""
+def record_lineage(tx: Transaction, records: str, lineage: Lineage) -> None:
+    """Remember the generation of *records*."""
     tx.put_setting(_lineage(records), lineage.encode())
-    if doubt_until is not None:
-        in_flight = (event.created_at for event in tx.events_in_flight())
-        tx.put_setting(_doubt(records), max((doubt_until, *in_flight)).isoformat())
 
 
 def is_continued(reading: Reading, records: str, found: Lineage | None) -> bool:
     """Tell whether the *records* of a server that runs are those it was last started with."""
     known = read_lineage(reading.setting(_lineage(records)))
     return known is None or _continues(found, known)
-
-
-def is_in_doubt(reading: Reading, records: str, made_at: datetime) -> bool:
-    """Tell whether something made at that time may have been begun without a record of it."""
-    stored = reading.setting(_doubt(records))
-    return stored is not None and made_at <= datetime.fromisoformat(stored)
 
 
 def is_from_backup(reading: Reading, made_at: datetime) -> bool:
@@ -105,7 +92,3 @@ def _is_restored(reading: Reading) -> bool:
 
 def _lineage(records: str) -> str:
     return f"lineage of {records}"
-
-
-def _doubt(records: str) -> str:
-    return f"doubt about {records}"

@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from forewarn.domain.brakes import open_tasks
 from forewarn.domain.errors import (
+    ConflictError,
     EmptySelectionError,
     NotFoundError,
     PlanError,
@@ -39,6 +41,7 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, VmName, name_key
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
+from forewarn.domain.task import Task, TaskState, say_task
 from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.domain.walk import Stage, Walks, calendar_errors, find_state, walk_all
 from forewarn.operations.context import Context
@@ -47,6 +50,7 @@ from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.operations.scopes import find_scope_ids, find_scopes
 from forewarn.operations.snapshots import look
+from forewarn.operations.tasks import end_by_hand
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
@@ -58,6 +62,26 @@ class UnknownMaintenanceError(NotFoundError):
     """A Maintenance nobody has started."""
 
     maintenance_id: str
+
+
+@says("The turn of host {host!r} in this Maintenance has not begun, or is over.")
+class NoTurnError(ConflictError):
+    """The turn of a host that has not begun, or is over."""
+
+    maintenance_id: str
+    host: str
+
+
+@says(
+    "{place} cannot be retried while {what} is not over ({task_id}). Wait until it has ended, or "
+    "settle it if its state is unknown."
+)
+class TaskNotOverError(ConflictError):
+    """Something to try again while the first try may still be running."""
+
+    place: str
+    what: str
+    task_id: str
 
 
 class UnknownLabelsError(NotFoundError):
@@ -182,12 +206,14 @@ def skip_failures(
 ) -> None:
     """Skip failed hosts or scopes: those at *places*, or all.
 
-    A host that is named is given up also while it is worked on, so that work of which nothing is
-    heard does not hold the others for ever. Of an aborted Maintenance that is all there is to skip.
+    A host that is named is given up also while its turn is under way, so that a task of which
+    nothing is heard does not hold the others for ever. Of an aborted Maintenance that is all there
+    is to skip.
     """
     maintenance = find_maintenance(tx, maintenance_id)
     wanted = set(map(name_key, places))
-    given_up = _give_up(tx, context, maintenance, wanted)
+    reason = f"skipped by {context.who}"
+    given_up = _end_turns(tx, context, maintenance, wanted, OperationOutcome.FAILED, reason)
     if maintenance.is_aborted and given_up and given_up.keys() == wanted:
         named = ", ".join(operation.host for operation in given_up.values())
         record_audit(tx, context, "maintenance skip", maintenance_id, detail=named)
@@ -195,20 +221,60 @@ def skip_failures(
         _resolve(tx, context, maintenance_id, Resolution.SKIP, places)
 
 
-def _give_up(
-    tx: Transaction, context: Context, maintenance: Maintenance, wanted: Collection[str]
+def end_host_turn(
+    tx: Transaction,
+    context: Context,
+    maintenance_id: str,
+    host: str,
+    outcome: OperationOutcome,
+) -> None:
+    """End the turn of a host, as an operator says: it has succeeded, or failed.
+
+    What is reserved is withdrawn, and what is unknown is settled. Its events end when nothing of
+    the host is running any more.
+    """
+    maintenance = find_maintenance(tx, maintenance_id)
+    check_places(maintenance, (host,), find_places(tx, look(tx, context), maintenance))
+    verb = "complete" if outcome is OperationOutcome.SUCCEEDED else "fail"
+    reason = "" if outcome is OperationOutcome.SUCCEEDED else f"failed by {context.who}"
+    ended = _end_turns(tx, context, maintenance, {name_key(host)}, outcome, reason)
+    if not ended:
+        raise NoTurnError(maintenance.maintenance_id, host)
+    named = ended[name_key(host)].host
+    record_audit(tx, context, f"maintenance {verb}", maintenance.maintenance_id, detail=named)
+
+
+def _end_turns(
+    tx: Transaction,
+    context: Context,
+    maintenance: Maintenance,
+    wanted: Collection[str],
+    outcome: OperationOutcome,
+    reason: str,
 ) -> dict[str, HostOperation]:
-    """End the operations at work on the hosts that are *wanted*, and return them by these."""
-    given_up = {
-        name_key(operation.host): operation
-        for operation in tx.operations_of([maintenance.maintenance_id])
-        if operation.is_at_work and name_key(operation.host) in wanted
-    }
-    reason = f"skipped by {context.who}"
-    for operation in given_up.values():
-        ended = end(operation, OperationOutcome.FAILED, now=context.now, reason=reason)
-        tx.put_operation(ended)
-    return given_up
+    """End the operations that have begun on the hosts that are *wanted*; return them by these."""
+    ended: dict[str, HostOperation] = {}
+    is_done = outcome is OperationOutcome.SUCCEEDED
+    for operation in tx.operations_of([maintenance.maintenance_id]):
+        if name_key(operation.host) not in wanted or not operation.has_begun or operation.is_over:
+            continue
+        end_by_hand(
+            tx,
+            context,
+            _open_tasks(tx, operation),
+            is_done=is_done,
+            reason=reason or f"completed by {context.who}",
+        )
+        tx.put_operation(end(operation, outcome, now=context.now, reason=reason))
+        ended[name_key(operation.host)] = operation
+    return ended
+
+
+def _open_tasks(reading: Reading, operation: HostOperation) -> list[Task]:
+    """Return what is not over of *operation*, and of its events."""
+    events = reading.operation_events(operation.operation_id)
+    subjects = {operation.operation_id, *(event.event_id for event in events)}
+    return [task for task in reading.tasks() if task.subject in subjects and not task.is_over]
 
 
 def _resolve(
@@ -221,18 +287,42 @@ def _resolve(
     maintenance = find_maintenance(tx, maintenance_id)
     of_it = [maintenance.maintenance_id]
     failures = find_failures(maintenance, tx.events_of(of_it), tx.operations_of(of_it))
-    known = find_places(tx, look(tx, context), maintenance)
-    check_places(maintenance, places, known)
+    snapshot = look(tx, context)
+    check_places(maintenance, places, find_places(tx, snapshot, maintenance))
     resolved = resolve(maintenance, failures, resolution, places)
-    tx.put_maintenance(resolved)
     decided = resolved.resolutions.items() - maintenance.resolutions.items()
+    if resolution is Resolution.RETRY:
+        _check_nothing_runs(
+            snapshot, [each for each in failures if (each.key, resolution) in decided]
+        )
+    tx.put_maintenance(resolved)
     named = [failure.place for failure in failures if (failure.key, resolution) in decided]
     record_audit(tx, context, f"maintenance {resolution}", maintenance_id, detail=", ".join(named))
 
 
+def _check_nothing_runs(snapshot: Snapshot, failures: Iterable[Failure]) -> None:
+    """Refuse to try *failures* again while a task of theirs is not over."""
+    for failure in failures:
+        for task in open_tasks(failure, snapshot):
+            raise TaskNotOverError(failure.place, say_task(task), task.task_id)
+
+
 def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
     """Begin no further step, ever, and withdraw what has not started."""
-    tx.put_maintenance(abort(find_maintenance(tx, maintenance_id)))
+    maintenance = find_maintenance(tx, maintenance_id)
+    tx.put_maintenance(abort(maintenance))
+    snapshot = look(tx, context)
+    of_it = [maintenance.maintenance_id]
+    subjects = {
+        *(event.event_id for event in tx.events_of(of_it)),
+        *(operation.operation_id for operation in tx.operations_of(of_it)),
+    }
+    reserved = [
+        task
+        for task in snapshot.rows.values()
+        if task.subject in subjects and task.state is TaskState.RESERVED
+    ]
+    end_by_hand(tx, context, reserved, is_done=False, reason="the maintenance was aborted")
     record_audit(tx, context, "maintenance abort", maintenance_id)
 
 

@@ -24,16 +24,6 @@ def find_pause(reading: Reading) -> ServerPause | None:
     )
 
 
-def may_begin(tx: Transaction, epoch: int) -> bool:
-    """Tell whether the leader of *epoch* may begin something: nothing does after a pause.
-
-    All transactions are in one order, over all replicas. So what may begin before a pause is
-    committed counts as begun, and whoever paused the server knows that there is no more to come.
-    """
-    tx.check_epoch(epoch)
-    return find_pause(tx) is None
-
-
 def pause_server(tx: Transaction, context: Context, reason: str = "") -> ServerPause:
     """Begin nothing from now on. A server that is paused already keeps its first pause."""
     if (known := find_pause(tx)) is not None:

@@ -142,4 +142,5 @@ def _refused_placements(
 
 
 def _is_any_host_in_maintenance(reading: Reading) -> bool:
-    return any(not operation.is_over for operation in reading.operations_under_way())
+    # Something may still run on a host whose operation is over.
+    return bool(reading.operations_under_way())

@@ -30,6 +30,8 @@ class StoreChange:
     """Whether there is something that the scheduler has not recorded itself."""
     has_ledger_grown: bool = False
     has_outbox_grown: bool = False
+    has_tasks: bool = False
+    """Whether an owner may have a task to begin."""
     recorded_at: datetime | None = field(default=None, compare=False)
     """The moment from which on its documents are recorded as shown, and who reads them."""
     is_gap: bool = False

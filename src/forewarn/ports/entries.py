@@ -113,16 +113,6 @@ class KeptAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedImpact:
-    """What the simulated executor has begun; the unique row that keeps it from beginning twice."""
-
-    event_id: EventId
-    vm: VmName
-    ends_at: datetime
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """How much there is of what may wait, and which lease epoch it is."""
 

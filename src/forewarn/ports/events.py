@@ -1,4 +1,4 @@
-"""Events, what has happened to them, and which impacts were simulated."""
+"""Events, and what has happened to them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Protocol
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import MaintenanceId, OperationId, ScopeId, VmName
-from forewarn.ports.entries import LedgerEntry, LedgerLine, SimulatedImpact
+from forewarn.ports.entries import LedgerEntry, LedgerLine
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 
@@ -56,8 +56,6 @@ class EventReading(Protocol):
     def last_sequence(self) -> int:
         """Return the number of the last line of the ledger, 0 if there is none."""
 
-    def simulated_impact(self, event_id: EventId, /, vm: VmName) -> SimulatedImpact | None: ...
-
 
 class EventWriting(EventReading, Protocol):
     """A look at events and their ledger that may also change them."""
@@ -65,6 +63,3 @@ class EventWriting(EventReading, Protocol):
     def put_event(self, event: ScheduledEvent, /) -> None: ...
 
     def append_ledger(self, entry: LedgerEntry, /) -> None: ...
-
-    def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
-        """Remember *impact*, unless one is there already; tell whether it was remembered."""

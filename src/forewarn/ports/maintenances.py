@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from forewarn.domain.host_offer import HostOffer
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
-    HostName,
     MaintenanceId,
     OperationId,
     ScenarioRunId,
@@ -43,14 +41,6 @@ class MaintenanceReading(Protocol):
 
     def host_operation(self, operation_id: OperationId) -> HostOperation | None: ...
 
-    def host_offer(self, operation_id: OperationId, task: str) -> HostOffer | None: ...
-
-    def open_offers(self, host: HostName) -> tuple[HostOffer, ...]:
-        """Return the tasks that *host* can take, or has taken and not ended.
-
-        It can take none of an operation that is over.
-        """
-
     def told(self) -> tuple[Told, ...]:
         """Return what people know of Maintenances that are not finished."""
 
@@ -77,12 +67,6 @@ class MaintenanceWriting(MaintenanceReading, Protocol):
     def put_maintenance(self, maintenance: Maintenance, /) -> None: ...
 
     def put_operation(self, operation: HostOperation, /) -> None: ...
-
-    def put_offer(self, offer: HostOffer) -> None:
-        """Add *offer*, or replace what is known of it."""
-
-    def prune_offers(self, *, before: datetime) -> int:
-        """Forget offers of operations that ended before then, and tell how many those were."""
 
     def put_told(self, told: Told) -> None:
         """Remember what people know of a Maintenance."""

@@ -22,6 +22,16 @@ class ReplicaIdentity:
     version: str
     settings: Mapping[str, str]
 
+    @property
+    def node(self) -> str:
+        """The state directory that it serves with."""
+        return self.replica_id.partition("/")[0]
+
+
+def name_replica(node: str, unique: str) -> str:
+    """Return the id of a replica on *node*; all that serve with the same files begin alike."""
+    return f"{node}/{unique}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownReplica:

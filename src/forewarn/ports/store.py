@@ -1,10 +1,10 @@
 """Where everything is kept, by noun: all of it changes in one transaction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
-from forewarn.domain.knowledge import NOTHING, Knowledge, Undertaking
+from forewarn.domain.gate import Answer, Question
 from forewarn.ports.access import AccessReading, AccessWriting
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.documents import DocumentReading, DocumentWriting
@@ -14,6 +14,7 @@ from forewarn.ports.fleet import FleetReading, FleetWriting
 from forewarn.ports.maintenances import MaintenanceReading, MaintenanceWriting
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.outbox import OutboxReading, OutboxWriting
+from forewarn.ports.tasks import TaskReading, TaskWriting
 from forewarn.protocol.errors import ForewarnError
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class Reading(
     DocumentReading,
     OutboxReading,
     AccessReading,
+    TaskReading,
     Protocol,
 ):
     """A consistent look at everything. Sequences are in the order of creation."""
@@ -53,14 +55,8 @@ class Reading(
     def lease_epoch(self) -> int:
         """Return the epoch of the current lease, or 0 before the first."""
 
-    def knowledge(self) -> Knowledge:
-        """Return what the leader has written down of what it was told."""
-
-    def reserved_on(self, about: Undertaking) -> str | None:
-        """Return the node on which *about* was reserved, and so may have begun; None if it was not.
-
-        The name of the node is empty if it was reserved by a server with a store of its own.
-        """
+    def gate_answers(self) -> Mapping[Question, Answer]:
+        """Return what the leader has written down of what gates said."""
 
     def setting(self, name: str) -> str | None: ...
 
@@ -73,20 +69,17 @@ class Transaction(
     DocumentWriting,
     OutboxWriting,
     AccessWriting,
+    TaskWriting,
     Protocol,
 ):
     """A look that may also change things: all of it is committed, or nothing."""
 
     def put_setting(self, name: str, value: str) -> None: ...
 
-    def put_knowledge(self, news: Knowledge, *, forget: Knowledge = NOTHING, epoch: int) -> None:
-        """Write down what the leader of *epoch* was told.
-
-        It is refused as by `check_epoch`.
-        """
-
-    def reserve(self, beginnings: Knowledge, *, epoch: int) -> None:
-        """Write down what the leader of *epoch* is about to begin, on the node of this store.
+    def put_gate_answers(
+        self, news: Mapping[Question, Answer], *, forget: Iterable[Question] = (), epoch: int
+    ) -> None:
+        """Write down what gates said to the leader of *epoch*.
 
         It is refused as by `check_epoch`.
         """
@@ -108,10 +101,6 @@ class Store(Protocol):
     those before it did, and sequences, ledger and incarnations are in the order of commitment.
     Readers wait for nobody and see whole commits only.
     """
-
-    @property
-    def node(self) -> str:
-        """Where this replica keeps its files, by a name of its own; empty if there is no other."""
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Have *work* done in a transaction; the future is resolved after commit and listeners.

@@ -1,6 +1,6 @@
-"""What executors and gates are asked, and what they last said."""
+"""What gates are asked, and what they last said."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,9 +11,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.ports.gate import Gates
-from forewarn.ports.store import StoreError
 from forewarn.scheduler.reports import report_answer
 
 log = structlog.get_logger()
@@ -21,24 +19,6 @@ log = structlog.get_logger()
 _ASK_AGAIN_AFTER_FAILURE: Final = timedelta(seconds=10)
 _SOONEST: Final = timedelta(seconds=1)
 """No gate is asked more often, or the loop would not come to its other work."""
-
-
-def hear(
-    ask: Callable[[], Impact], known: Impact | None, now: datetime, complain: Callable[[], None]
-) -> Impact:
-    """Return what whoever is asked says, or that it is unknown: one in trouble stops no other.
-
-    *complain* is called, while the error is handled, unless the trouble is *known* already.
-    """
-    try:
-        return ask()
-    except StoreError:
-        raise
-    except Exception as error:  # noqa: BLE001 - it is complained about
-        if known is None or known.reason != str(error):
-            complain()
-        again = now + _ASK_AGAIN_AFTER_FAILURE
-        return Impact(status=ImpactStatus.UNKNOWN, reason=str(error), ask_again_at=again)
 
 
 class GateAnswers:

@@ -1,17 +1,19 @@
 """The log lines about Maintenances, steps, impacts, host work and gates, one for each change."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.actions import ScheduleStep
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.host_operation import task_called
+from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
-from forewarn.domain.names import MaintenanceId
+from forewarn.domain.names import MaintenanceId, OperationId
 from forewarn.domain.notification import Phase
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import Task, TaskKey
 from forewarn.operations.context import Context
 from forewarn.operations.telling import Tidings, find_doer
 from forewarn.ports.store import Store
@@ -90,14 +92,44 @@ def report_steps(log: FilteringBoundLogger, turn: Turn) -> None:
             )
 
 
-def report_impact(
-    log: FilteringBoundLogger, change: str, known: Impact | None, said: Impact, **about: object
-) -> None:
-    """Log what is said of work *about* something, unless the same was said before and *known*."""
-    before = ImpactStatus.NOT_BEGUN if known is None else known.status
-    if said.status is not before:
-        tell = log.warning if said.status in _BAD else log.info
-        tell(change, **about, status=said.status.value, reason=said.reason)
+class TaskReports:
+    """Follows tasks. Those it finds at first have been logged by an earlier leader."""
+
+    def __init__(self, reports: FilteringBoundLogger) -> None:
+        self._reports = reports
+        self._known: Mapping[TaskKey, ImpactStatus] | None = None
+
+    def follow(self, seen: Snapshot) -> None:
+        """Log each impact and each task on a host whose status has changed since the last look."""
+        before = self._known
+        self._known = {key: row.said.status for key, row in seen.rows.items()}
+        if before is None:
+            return
+        for key, row in seen.rows.items():
+            if not row.is_impact and OperationId(row.subject) not in seen.operations:
+                continue  # it is over
+            if row.said.status is not before.get(key, ImpactStatus.NOT_BEGUN):
+                self._report(row, seen)
+
+    def _report(self, row: Task, seen: Snapshot) -> None:
+        said = row.said
+        tell = self._reports.warning if said.status in _BAD else self._reports.info
+        change = "impact_changed"
+        about: dict[str, object] = {"event_id": row.subject, "vm": row.vm}
+        if not row.is_impact:
+            change, about = "host_task_changed", _about_host_task(row, seen)
+        tell(change, **about, node=row.node, status=said.status.value, reason=said.reason)
+
+
+def _about_host_task(row: Task, seen: Snapshot) -> dict[str, object]:
+    task = task_called(row.name, seen.operations[OperationId(row.subject)])
+    return {
+        "maintenance_id": task.maintenance_id,
+        "host": task.host,
+        "task": task.kind.value,
+        "vm": task.vm,
+        "attempt": task.attempt,
+    }
 
 
 def report_answer(

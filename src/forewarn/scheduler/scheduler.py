@@ -2,33 +2,19 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
-from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forewarn.domain.actions import (
-    AskGate,
-    BeginImpact,
-    BeginTask,
-    Decisions,
-    Effect,
-    InquireImpact,
-    InquireTask,
-)
+from forewarn.domain.actions import Decisions
 from forewarn.domain.decisions import decide, next_deadline
-from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.gate import GateStatus, Question
-from forewarn.domain.impact import Impact
-from forewarn.domain.knowledge import NOTHING, Knowledge, find_obsolete, find_unwritten
+from forewarn.domain.gate import Answer, GateStatus, Question, find_unwritten
 from forewarn.domain.maintenance import MaintenanceOutcome
-from forewarn.domain.names import VmName
 from forewarn.domain.scenario import FaultStep
 from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.server_pause import ServerPause
@@ -39,21 +25,19 @@ from forewarn.operations.context import Context
 from forewarn.operations.snapshots import look
 from forewarn.operations.telling import has_news
 from forewarn.ports.changes import StoreChange
-from forewarn.ports.executor import Executor
 from forewarn.ports.faults import FaultControl
 from forewarn.ports.gate import Gates
-from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
+from forewarn.ports.runner import Assigner
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventId
 from forewarn.rounds import Rounds
-from forewarn.scheduler.answers import GateAnswers, hear
-from forewarn.scheduler.host_tasks import HostTasks
-from forewarn.scheduler.reports import MaintenanceLog, report_impact, report_steps
+from forewarn.scheduler.answers import GateAnswers
+from forewarn.scheduler.reports import MaintenanceLog, TaskReports, report_steps
 from forewarn.scheduler.tick import Turn, decide_and_record, look_and_tell
 
 log: Final[FilteringBoundLogger] = structlog.get_logger()
 
+_LOOK_SECONDS: Final = 1.0
 _LATENESS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
@@ -73,6 +57,16 @@ class Lull:
         """When something is due next, if nothing changes."""
         return next_deadline(self.seen, self.at)
 
+    @property
+    def seconds_to_owners(self) -> float | None:
+        """In how many seconds of real time an owner that stays away is waited for no longer."""
+        ownership = self.seen.ownership
+        if ownership is None:
+            return None
+        moments = filter(None, map(ownership.lost_at, self.seen.rows.values()))
+        first = min(moments, default=None)
+        return None if first is None else max((first - ownership.at).total_seconds(), _LOOK_SECONDS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
@@ -89,21 +83,20 @@ class Performance:
 class Scheduler:
     """Does what is due: on a change, at the next deadline, or when time is moved."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
         *,
         store: Store,
-        executor: Executor,
+        assigner: Assigner,
         context: Callable[[], Context],
         epoch: int,
         gates: Gates | None = None,
         reports: FilteringBoundLogger = log,
-        host_worker: HostWorker | None = None,
         performance: Performance | None = None,
         faults: FaultControl | None = None,
     ) -> None:
         self._store = store
-        self._executor = executor
+        self._assigner = assigner
         self._faults = faults
         self._context = context
         self.epoch: Final = epoch
@@ -111,18 +104,11 @@ class Scheduler:
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
         self._lull: Lull | None = None
-        self._written = store.read(lambda reading: reading.knowledge())
-        # What is over stays so. Nobody is asked again: the fleet has followed where it was moved.
-        # What an operator does by hand stays so, too: an executor of today would do it once more.
-        self._impacts: dict[tuple[EventId, VmName], Impact] = {
-            key: said
-            for key, said in self._written.impacts.items()
-            if said.is_over or said.is_by_hand
-        }
-        self._reserved = NOTHING
-        self._answers = GateAnswers(gates, reports, self._written.answers)
-        self._hosts = HostTasks(host_worker, reports, epoch=epoch)
-        self._hosts.note({task: x for task, x in self._written.tasks.items() if x.is_over})
+        self._written: Mapping[Question, Answer] = store.read(
+            lambda reading: reading.gate_answers()
+        )
+        self._answers = GateAnswers(gates, reports, self._written)
+        self._tasks = TaskReports(reports)
         self._maintenances = MaintenanceLog(store, reports)
         self._pause: ServerPause | None = None
         self._turn = threading.RLock()
@@ -182,17 +168,17 @@ class Scheduler:
 
     def _do_what_is_due(self) -> Lull:
         context = self._context()
-        self._reserved = NOTHING  # whatever begins is reserved in the turn it begins in
         self._answers.expect_news(context.now)
-        self._hosts.follow(context.rules.host_works)
         seen = self._store.read(lambda reading: look(reading, self._context(), self._known))
         self._note_pause(seen.server_pause)
         self._maintenances.follow(seen, context)
+        self._tasks.follow(seen)
         now = self._context().now
         while due := self._decide(seen, now):
             seen = self._act(seen, due)
             context = self._context()
             self._maintenances.follow(seen, context)
+            self._tasks.follow(seen)
             now = context.now
         self._tell(seen)
         self._lull = Lull(seen, now, due.questions)
@@ -216,33 +202,24 @@ class Scheduler:
 
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
         # What is due is decided again on what is committed, so that *seen* may be a moment old.
-        events, after = seen.events, seen
-        if due.actions or due.moves or due.occurrences or not self._may_begin(due.effects):
+        after = seen
+        if due.actions or due.moves or due.occurrences:
             turn = self._store.write(
-                lambda tx: decide_and_record(tx, self._context(), self._known, epoch=self.epoch)
+                lambda tx: decide_and_record(
+                    tx, self._context(), self._known, self._assigner, epoch=self.epoch
+                )
             )
-            events, due, after = turn.before.events, turn.decisions, turn.after
+            due, after = turn.decisions, turn.after
             self._note_lateness()
             report_steps(self._reports, turn)
             self._maintenances.report_endings(turn.finished, self._context())
             self.performance.endings.update(turn.endings)
             self.performance.occurrences.update(turn.outcomes)
-            self._reserved |= turn.reserved
-            self._written |= turn.reserved | turn.followed
-            self._impacts |= {**turn.reserved.impacts, **turn.followed.impacts}
-            self._hosts.note(turn.followed.tasks)
             _log_occurrences(turn)
             self._misbehave(turn)
-        self._impacts = {
-            key: said
-            for key, said in self._impacts.items()
-            if (event := after.events.get(key[0])) and event.is_in_flight
-        }
-        self._hosts.keep(after.operations)
         for effect in due.effects:
-            self._perform(effect, events)
-        known = self._known
-        return replace(after, impacts=known.impacts, tasks=known.tasks, answers=known.answers)
+            self._answers.ask(effect.question, self._context().now)
+        return replace(after, answers=self._known)
 
     def _misbehave(self, turn: Turn) -> None:
         # Not before it is in the audit. Faults end with the process, so none is lost by a crash.
@@ -254,57 +231,17 @@ class Scheduler:
                     self._faults.remove(vm, step.kind)
 
     @property
-    def _known(self) -> Knowledge:
-        """What executors, gates and hosts last said."""
-        return Knowledge(
-            impacts=MappingProxyType(self._impacts),
-            tasks=self._hosts.tasks,
-            answers=self._answers.answers,
-        )
-
-    def _may_begin(self, effects: Iterable[Effect]) -> bool:
-        """Tell whether whatever *effects* begin is reserved in the store, under this lease."""
-        return all(
-            (effect.event_id, effect.vm) in self._reserved.impacts
-            if isinstance(effect, BeginImpact)
-            else effect.task in self._reserved.tasks
-            for effect in effects
-            if isinstance(effect, BeginImpact | BeginTask)
-        )
+    def _known(self) -> Mapping[Question, Answer]:
+        """What gates last said."""
+        return self._answers.answers
 
     def _write_down(self, lull: Lull) -> None:
         news = find_unwritten(self._known, self._written)
-        over = find_obsolete(self._written, lull.seen, lull.questions)
+        over = [question for question in self._written if question not in lull.questions]
         if news or over:
-            self._store.write(lambda tx: tx.put_knowledge(news, forget=over, epoch=self.epoch))
-            self._written = self._written - over | news
-
-    def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
-        match effect:
-            case AskGate():
-                self._answers.ask(effect.question, self._context().now)
-            case InquireTask() | BeginTask():
-                self._hosts.perform(effect, self._context())
-            case InquireImpact() | BeginImpact():
-                self._perform_impact(effect, events[effect.event_id])
-            case _:
-                assert_never(effect)
-
-    def _perform_impact(self, effect: InquireImpact | BeginImpact, event: ScheduledEvent) -> None:
-        key = (effect.event_id, effect.vm)
-        known = self._impacts.get(key)
-        about = {"event_id": effect.event_id, "vm": effect.vm}
-        ask = (
-            partial(self._executor.begin, event, effect.vm, epoch=self.epoch)
-            if isinstance(effect, BeginImpact)
-            else partial(self._executor.inquire, *key)
-        )
-
-        def complain() -> None:
-            log.error("executor_failed", exc_info=True, **about)  # noqa: LOG014 - called by one
-
-        self._impacts[key] = said = hear(ask, known, self._context().now, complain)
-        report_impact(self._reports, "impact_changed", known, said, **about)
+            self._store.write(lambda tx: tx.put_gate_answers(news, forget=over, epoch=self.epoch))
+            kept = {key: said for key, said in self._written.items() if key in lull.questions}
+            self._written = {**kept, **news}
 
     def _note_pause(self, pause: ServerPause | None) -> None:
         if pause != self._pause:
@@ -322,7 +259,9 @@ class Scheduler:
 
     def _seconds_to_wait(self, lull: Lull) -> float | None:
         self.deadline = moment = lull.ends_at
-        return None if moment is None else (moment - self._context().now).total_seconds()
+        wait = None if moment is None else (moment - self._context().now).total_seconds()
+        waits = (wait, lull.seconds_to_owners)
+        return min((each for each in waits if each is not None), default=None)
 
 
 def _log_occurrences(turn: Turn) -> None:

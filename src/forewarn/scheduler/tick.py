@@ -1,28 +1,22 @@
 """One turn of the loop, inside one transaction: look, decide, and record what was decided."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Final
 
-from forewarn.domain.actions import (
-    BeginImpact,
-    BeginTask,
-    Decisions,
-    StartEvent,
-    StartReason,
-    TakeStep,
-)
+from forewarn.domain.actions import Decisions, ReserveTask, StartEvent, StartReason, TakeStep
 from forewarn.domain.aftermath import apply_actions, without_ended
-from forewarn.domain.decisions import decide
+from forewarn.domain.decisions import decide, finished_tasks
 from forewarn.domain.event import Happening, ScheduledEvent
-from forewarn.domain.host_work import HostTask
-from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import Knowledge
+from forewarn.domain.gate import Answer, Question
+from forewarn.domain.host_work import HostTask, Undertaking, key_of
+from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
 from forewarn.domain.moves import follow_moves
-from forewarn.domain.names import VmName
+from forewarn.domain.names import HostName, OperationId, VmName
 from forewarn.domain.scenario import (
     Announcement,
     ClearStep,
@@ -33,18 +27,22 @@ from forewarn.domain.scenario import (
 )
 from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, PassOccurrence, StartOccurrence
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import IN_DOUBT, Task, TaskKey, TaskState, lose
 from forewarn.operations.context import Context
 from forewarn.operations.faults import record_fault_clear, record_fault_set
 from forewarn.operations.placements import record_moves, say_move
 from forewarn.operations.recording import Deed, record_audit, record_events
+from forewarn.operations.restoring import RESTORED_AT
 from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import look
+from forewarn.operations.tasks import find_ownership
 from forewarn.operations.telling import Tidings, tell_ending, tell_news
 from forewarn.ports.entries import LedgerEntry
+from forewarn.ports.runner import Assigner
 from forewarn.ports.store import Transaction
+from forewarn.protocol.vocabulary import EventId
 from forewarn.wording.durations import format_duration
 
-_NOT_BEGUN: Final = Impact(status=ImpactStatus.NOT_BEGUN)
 _LATE: Final = timedelta(seconds=1)
 """Less than that is how long a busy server takes to notice that NotBefore is reached."""
 
@@ -53,16 +51,13 @@ _LATE: Final = timedelta(seconds=1)
 class Turn:
     """What was seen, what was due, and what is left to be seen now that it is recorded.
 
-    *finished* are the Maintenances that are over now. What is *reserved* may be begun: nobody else
-    will, and nobody has. What was said of those whose move was *followed* says so no more.
+    *finished* are the Maintenances that are over now.
     """
 
     before: Snapshot
     decisions: Decisions
     after: Snapshot
     finished: tuple[Maintenance, ...]
-    reserved: Knowledge
-    followed: Knowledge
 
     @property
     def endings(self) -> tuple[MaintenanceOutcome, ...]:
@@ -90,20 +85,23 @@ class Turn:
         )
 
 
-def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> Turn:
+def decide_and_record(
+    tx: Transaction,
+    context: Context,
+    answers: Mapping[Question, Answer],
+    assigner: Assigner,
+    *,
+    epoch: int,
+) -> Turn:
     """Decide on what is committed now, and write the decisions down under the lease *epoch*."""
     tx.check_epoch(epoch)
-    before = look(tx, context, known)
+    before = look(tx, context, answers)
     decisions = decide(before, context.now)
-    reserved = _beginnings(before, decisions)
-    tx.reserve(reserved, epoch=epoch)
     met = meet_occurrences(tx, context, before, decisions.occurrences)
     now, event_ids = context.now, (context.new_id() for _ in count())
     acted = apply_actions(met, decisions.actions, now=now, event_ids=event_ids)
     after = follow_moves(acted, decisions.moves, now=now, event_ids=event_ids)
-    followed = _followed(after, decisions)
-    if followed:
-        tx.put_knowledge(followed, epoch=epoch)
+    if decisions.moves:
         causes = {move.vm: move.event_id for move in decisions.moves}
         record_moves(tx, context, before.topology, after.topology, causes)
     record_events(tx, context, _deeds(before, after, decisions))
@@ -117,50 +115,107 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
     for operation_id, operation in after.operations.items():
         if operation != before.operations.get(operation_id):
             tx.put_operation(operation)
+    reserve = partial(_reserve, snapshot=after, context=context, assigner=assigner, epoch=epoch)
     _record_scenarios(tx, context, before, after, decisions)
     _record_faults(tx, context, _fault_steps(before, decisions))
     return Turn(
         before=before,
         decisions=decisions,
-        after=without_ended(after),
+        after=without_ended(_record_tasks(tx, context, before, after, decisions, reserve)),
         finished=finished,
-        reserved=reserved,
-        followed=followed,
     )
 
 
 def look_and_tell(
-    tx: Transaction, context: Context, known: Knowledge, *, epoch: int
+    tx: Transaction, context: Context, answers: Mapping[Question, Answer], *, epoch: int
 ) -> tuple[Tidings, ...]:
     """Write messages about Maintenances, from what is committed now, under the lease *epoch*."""
     tx.check_epoch(epoch)
-    return tell_news(tx, context, look(tx, context, known))
+    return tell_news(tx, context, look(tx, context, answers))
 
 
-def _beginnings(before: Snapshot, decisions: Decisions) -> Knowledge:
-    """Return what is about to begin, now or when what is ahead of it is over."""
-    # What was Scheduled until this very transaction nobody can have begun: no executor need be
-    # asked about it.
-    impacts = [
-        (action.event_id, vm)
-        for action in decisions.actions
-        if isinstance(action, StartEvent)
-        for vm in before.events[action.event_id].resources
-    ]
-    effects = decisions.effects
-    impacts += [(each.event_id, each.vm) for each in effects if isinstance(each, BeginImpact)]
-    tasks = (each.task for each in effects if isinstance(each, BeginTask))
-    return Knowledge(
-        impacts=dict.fromkeys(impacts, _NOT_BEGUN), tasks=dict.fromkeys(tasks, _NOT_BEGUN)
+def _record_tasks(
+    tx: Transaction,
+    context: Context,
+    before: Snapshot,
+    after: Snapshot,
+    decisions: Decisions,
+    reserve: Callable[[Undertaking], Task],
+) -> Snapshot:
+    """Write down the tasks that have changed or are reserved; return what is left to be seen."""
+    rows: dict[TaskKey, Task] = dict(after.rows)
+    for move in decisions.moves:
+        key = key_of(move.about)
+        rows[key] = replace(rows[key], said=replace(rows[key].said, moved_to=None))
+    for action in decisions.actions:
+        if isinstance(action, ReserveTask):
+            task = _doubt(tx, context, reserve(action.about), after)
+            rows[task.key] = task
+    closed = {task.key for task in finished_tasks(replace(after, rows=rows))}
+    for key, task in rows.items():
+        if key in closed:
+            tx.put_task(replace(task, closed_at=context.at))
+        elif task is not before.rows.get(key):
+            tx.put_task(task)
+    left = {key: task for key, task in rows.items() if key not in closed and task.closed_at is None}
+    # As the next look sees it, which asks for owners only where there are tasks.
+    known = (after.ownership or find_ownership(tx, context)) if left else None
+    return replace(after, ownership=known).with_rows(left)
+
+
+def _doubt(tx: Transaction, context: Context, task: Task, snapshot: Snapshot) -> Task:
+    """Return *task*, unknown if it may have begun before the database was restored."""
+    if tx.setting(RESTORED_AT) is None:
+        return task
+    made_at = (
+        snapshot.events[EventId(task.subject)].created_at
+        if task.is_impact
+        else snapshot.operations[OperationId(task.subject)].created_at
+    )
+    in_doubt = find_ownership(tx, context).is_in_doubt(task, made_at)
+    return lose(task, IN_DOUBT, is_final=False) if in_doubt else task
+
+
+def _reserve(
+    about: Undertaking, *, snapshot: Snapshot, context: Context, assigner: Assigner, epoch: int
+) -> Task:
+    """Return the new task for what is *about* to begin, for the runner that it is for."""
+    topology = snapshot.topology
+    if isinstance(about, HostTask):
+        assignment = assigner.assign_host_task(about, topology, context.now)
+        subject, name, vm = str(about.operation_id), about.name, about.vm
+        host: HostName | None = about.host
+    else:
+        (subject, vm), event = about, snapshot.events[about[0]]
+        assignment, name = assigner.assign_impact(event, vm, topology, context.now), str(vm)
+        # An earlier event can have moved it away from the host that this one is about.
+        known = topology.virtual_machines.get(vm)
+        host = (known.host if known else None) or event.host
+    is_begun = assignment.said.status is ImpactStatus.RUNNING
+    is_over = assignment.said.is_over
+    return Task(
+        subject=subject,
+        name=name,
+        vm=vm,
+        host=host,
+        runner=assignment.runner,
+        state=_STATES[is_begun, is_over],
+        node=assignment.node or context.rules.node,
+        epoch=epoch,
+        said=assignment.said,
+        reserved_at=context.at,
+        begun_at=context.at if is_begun else None,
+        ended_at=context.at if is_over else None,
+        details=assignment.details,
     )
 
 
-def _followed(after: Snapshot, decisions: Decisions) -> Knowledge:
-    about = [move.about for move in decisions.moves]
-    return Knowledge(
-        impacts={each: after.impacts[each] for each in about if not isinstance(each, HostTask)},
-        tasks={each: after.tasks[each] for each in about if isinstance(each, HostTask)},
-    )
+_STATES: Final = {
+    (False, False): TaskState.RESERVED,
+    (True, False): TaskState.BEGUN,
+    (False, True): TaskState.WITHDRAWN,
+}
+"""The state of a new task, by whether it runs at once, and whether it cannot be done at all."""
 
 
 def _move_deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:

@@ -28,7 +28,7 @@ _PAUSE: Final = 0.05
 class Upkeep:
     """Forgets what is older than it is kept, in small batches with pauses between.
 
-    It writes under the lease *epoch* only. *archives* are the records that executors keep on disk.
+    It writes under the lease *epoch* only. *archives* are the records of tasks on disk.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Upkeep:
         context: Callable[[], Context],
         *,
         epoch: int,
-        archives: Callable[[], Sequence[Archive]] = tuple,
+        archives: Sequence[Archive] = (),
     ) -> None:
         self._store = store
         self._archives = archives
@@ -62,8 +62,8 @@ class Upkeep:
         self._write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
         self._write(lambda tx: tx.prune_sessions(before=sessions_kept_since(context)))
         self._write(lambda tx: tx.prune_showings(before=before))
-        self._write(lambda tx: tx.prune_offers(before=before))
-        for archive in self._archives():
+        self._write(lambda tx: tx.prune_tasks(before=before))
+        for archive in self._archives:
             self._remove_records(archive, before)
 
     def _remove_records(self, archive: Archive, before: datetime) -> None:

@@ -83,6 +83,7 @@ def merge(changes: Iterable[StoreChange]) -> StoreChange:
             has_work=merged.has_work or each.has_work,
             has_ledger_grown=merged.has_ledger_grown or each.has_ledger_grown,
             has_outbox_grown=merged.has_outbox_grown or each.has_outbox_grown,
+            has_tasks=merged.has_tasks or each.has_tasks,
             recorded_at=min(moments, default=None),
             is_gap=merged.is_gap or each.is_gap,
         )

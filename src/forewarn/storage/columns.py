@@ -26,6 +26,7 @@ from sqlalchemy.types import TypeEngine
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval
+from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import MaintenanceOrder, Resolution
 from forewarn.domain.recurrence import describe_recurrence, read_recurrence
 from forewarn.domain.scenario import ScenarioStep
@@ -200,6 +201,7 @@ EventGroups: Final = in_json(dict[str, tuple[EventId, ...]])
 OrderColumn: Final = in_json(MaintenanceOrder)
 HintColumn: Final = in_json(StoreChange)
 Occurrences: Final = in_json(tuple[Occurrence, ...])
+Said: Final = in_json(Impact)
 RecurrenceColumn: Final = Kept(String(), describe_recurrence, read_recurrence)
 """How often a schedule comes round, kept as it would be typed."""
 Published: Final[Kept[Document]] = Kept(

@@ -52,6 +52,16 @@ class DatabaseUrlError(DatabaseError):
     url: str
 
 
+@says(
+    "The database cannot be upgraded while maintenance is under way ({number} started events and "
+    "host operations). Start the previous release, let them end, then upgrade."
+)
+class UpgradeTooEarlyError(DatabaseError):
+    """An upgrade that would forget what is being done outside."""
+
+    number: int
+
+
 @says("PostgreSQL needs psycopg; run: pip install forewarn[postgres]")
 class PostgresMissingError(DatabaseError):
     """An install that cannot speak to PostgreSQL."""

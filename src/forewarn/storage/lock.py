@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -20,12 +20,28 @@ if sys.platform == "win32":
         """Lock *file* until it is closed, or fail with OSError."""
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
+    @contextmanager
+    def locked_directory(directory: Path) -> Iterator[None]:
+        """Do nothing: directories cannot be opened here."""
+        del directory
+        yield
+
 else:
     import fcntl
 
     def lock_file(file: IO[bytes]) -> None:
         """Lock *file* until it is closed, or fail with OSError."""
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @contextmanager
+    def locked_directory(directory: Path) -> Iterator[None]:
+        """Keep *directory* to this process meanwhile, or fail with BlockingIOError."""
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(descriptor)
 
 
 class DatabaseLock:

@@ -79,7 +79,6 @@ class PostgresStore(SqlStore):
             self._cache,
             self._listeners,
             load=self.load_topology,
-            node=node,
         )
         self._follower = ChangeFollower(address, self._listeners)
 

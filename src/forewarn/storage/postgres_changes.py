@@ -19,8 +19,8 @@ _LAST_CHANGE: Final = "SELECT last_change FROM write_lock WHERE name = %s"
 _CHANGES_BETWEEN: Final = """
 SELECT number, hint FROM changes WHERE number > %s AND number <= %s ORDER BY number
 """
-_EVERYTHING: Final = StoreChange(
-    has_work=True, has_ledger_grown=True, has_outbox_grown=True, is_gap=True
+EVERYTHING: Final = StoreChange(
+    has_work=True, has_ledger_grown=True, has_outbox_grown=True, has_tasks=True, is_gap=True
 )
 
 _log = structlog.get_logger(__name__)
@@ -45,7 +45,7 @@ def read_changes(driver: psycopg.Connection[Any], told: int, last: int) -> tuple
     changes = tuple(read_hint(hint) for _, hint in rows)
     is_whole = last >= told and [number for number, _ in rows] == [*range(told + 1, last + 1)]
     if not is_whole or None in changes:
-        return (replace(_EVERYTHING, sequence=last),)
+        return (replace(EVERYTHING, sequence=last),)
     return tuple(change for change in changes if change)
 
 

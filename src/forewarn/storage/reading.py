@@ -8,12 +8,10 @@ from sqlalchemy import Column, Connection, Select
 
 from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.host_offer import HostOffer
+from forewarn.domain.gate import Answer, Question
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.knowledge import Knowledge, Undertaking
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
-    HostName,
     MaintenanceId,
     OperationId,
     ScenarioRunId,
@@ -26,6 +24,7 @@ from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
+from forewarn.domain.task import Owner, Task, TaskKey
 from forewarn.domain.topology import Topology
 from forewarn.ports.entries import (
     AuditEntry,
@@ -36,7 +35,6 @@ from forewarn.ports.entries import (
     Membership,
     MembershipKey,
     Showing,
-    SimulatedImpact,
 )
 from forewarn.ports.fleet import PreparedTopology
 from forewarn.protocol.document import Document
@@ -44,7 +42,7 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.fleet import StoredTopology, prepare_topology
-from forewarn.storage.knowledge import knowledge_key, read_knowledge
+from forewarn.storage.gate_answers import read_answers
 from forewarn.storage.tables import events, maintenances, outbox, scenario_runs
 from forewarn.storage.topology_cache import TopologyCache
 
@@ -78,10 +76,6 @@ class SqlReading:
     def prepare_topology(self, topology: Topology) -> PreparedTopology:
         """Do all the work for `put_topology` that can be done before."""
         return prepare_topology(topology, self._stored_topology())
-
-    def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None:
-        """Return what the simulated executor has begun, if it has."""
-        return self._one(SimulatedImpact, statements.SIMULATED_IMPACT, event_id=event_id, vm=vm)
 
     def event(self, event_id: EventId) -> ScheduledEvent | None:
         """Return one event, wherever it is in its life."""
@@ -173,16 +167,31 @@ class SqlReading:
         epoch: int | None = self._value(statements.EPOCH, name=LEASE)
         return epoch or 0
 
-    def knowledge(self) -> Knowledge:
-        """Return what the leader has written down of what it was told."""
-        rows = self._connection.execute(statements.KNOWLEDGE).all()
-        return read_knowledge((kind, about, said) for kind, about, said in rows)
+    def gate_answers(self) -> dict[Question, Answer]:
+        """Return what the leader has written down of what gates said."""
+        rows = self._connection.execute(statements.GATE_ANSWERS).all()
+        return read_answers((question, answer) for question, answer in rows)
 
-    def reserved_on(self, about: Undertaking) -> str | None:
-        """Return the node on which *about* was reserved, if it was."""
-        kind, key = knowledge_key(about)
-        node: str | None = self._value(statements.RESERVED_ON, kind=kind, about=key)
-        return node
+    def task(self, key: TaskKey) -> Task | None:
+        """Return one task."""
+        subject, name = key
+        return self._one(Task, statements.TASK, subject=subject, name=name)
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Return the tasks that matter to decisions, in the order in which they were reserved."""
+        return self._all(Task, statements.TASKS)
+
+    def tasks_of(self, subject: str) -> tuple[Task, ...]:
+        """Return all tasks of an event or a host operation."""
+        return self._all(Task, statements.TASKS_OF, subject=subject)
+
+    def open_tasks(self, node: str) -> tuple[Task, ...]:
+        """Return the tasks of *node* that are not over."""
+        return self._all(Task, statements.OPEN_TASKS, node=node)
+
+    def owners(self) -> tuple[Owner, ...]:
+        """Return the state directories that can own tasks."""
+        return self._all(Owner, statements.OWNERS)
 
     def operations_under_way(self) -> tuple[HostOperation, ...]:
         """Return every host operation of a Maintenance that is not finished."""
@@ -198,14 +207,6 @@ class SqlReading:
     def host_operation(self, operation_id: OperationId) -> HostOperation | None:
         """Return one host operation."""
         return self._one(HostOperation, statements.OPERATION, operation_id=operation_id)
-
-    def host_offer(self, operation_id: OperationId, task: str) -> HostOffer | None:
-        """Return what was offered to a host, if it was."""
-        return self._one(HostOffer, statements.HOST_OFFER, operation_id=operation_id, task=task)
-
-    def open_offers(self, host: HostName) -> tuple[HostOffer, ...]:
-        """Return the tasks that *host* can take, or has taken and not ended."""
-        return self._all(HostOffer, statements.OPEN_OFFERS, host=name_key(host))
 
     def told(self) -> tuple[Told, ...]:
         """Return what people know of Maintenances that are not finished."""

@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, literal_column, select, true
 
-from forewarn.ports.replicas import SILENT_AFTER, KnownReplica, ReplicaIdentity, RollCall
+from forewarn.ports.replicas import (
+    SILENT_AFTER,
+    KnownReplica,
+    ReplicaIdentity,
+    RollCall,
+    name_replica,
+)
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.columns import MomentColumn
 from forewarn.storage.postgres import PostgresStore
@@ -29,7 +35,8 @@ WITH forgotten AS (
       AND (seen_at < {DATABASE_NOW} - %(forget)s * 1000000
         OR seen_at < {DATABASE_NOW} - {SILENT_AFTER.seconds} * 1000000
           AND starts_with(replica_id, %(predecessors)s))
-  )
+  ),
+  heard AS (UPDATE owners SET heard_at = {DATABASE_NOW} WHERE node = %(node)s)
 INSERT INTO replicas
   (replica_id, name, address, version, settings, started_at, seen_at, last_change)
 VALUES
@@ -76,6 +83,7 @@ class DatabaseReplicas:
             "version": itself.version,
             "settings": json.dumps(dict(itself.settings)),
             "forget": forget,
+            "node": store.node,
             "predecessors": name_replica(store.node, ""),
         }
 
@@ -101,11 +109,6 @@ class DatabaseReplicas:
     def is_following(self) -> bool:
         """Tell whether this replica hears what the others change."""
         return self._store.is_following
-
-
-def name_replica(node: str, unique: str) -> str:
-    """Return the id of a replica on *node*; all that serve with the same files begin alike."""
-    return f"{node}/{unique}"
 
 
 def _call_roll(connection: Connection) -> RollCall:

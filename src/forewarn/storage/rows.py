@@ -19,7 +19,6 @@ from sqlalchemy import (
     create_mock_engine,
     delete,
     exists,
-    func,
     select,
     update,
 )
@@ -31,12 +30,10 @@ from forewarn.storage.tables import (
     delivery_scopes,
     documents,
     hosts,
-    knowledge,
     ledger,
     metadata,
     polls,
     showings,
-    simulated_impacts,
     virtual_machines,
     vm_polls,
 )
@@ -150,11 +147,6 @@ def _next_document(statement: Insert) -> Insert:
     return statement.from_select(list(row), select(*row.values()).where(~is_behind))
 
 
-def _knowledge(statement: Any) -> Insert:
-    # Whoever only says something does not change who reserved it.
-    return upsert(statement, node=func.coalesce(statement.excluded.node, knowledge.c.node))
-
-
 def _latest(name: str) -> InsertMaker:
     """Return how rows are added whose moment only moves on: replicas write without an order."""
 
@@ -173,8 +165,6 @@ _WAYS: Final[Mapping[Table, InsertMaker]] = {
     documents: _next_document,
     ledger: lambda statement: statement,
     audit: lambda statement: statement,
-    simulated_impacts: lambda statement: statement.on_conflict_do_nothing(),
-    knowledge: _knowledge,
     polls: _latest("last_polled_at"),
     vm_polls: _latest("last_polled_at"),
     showings: _latest("shown_at"),

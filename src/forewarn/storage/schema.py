@@ -41,12 +41,12 @@ from forewarn.storage.errors import (
 )
 from forewarn.storage.tables import LOCK_ROW, audit, ledger, metadata, settings, write_lock
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 22))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 23))
 """Every migration, oldest first; a test compares it with the scripts."""
 
 HEAD: Final = REVISIONS[-1]
 
-WORKS_WITH: Final = "0018"
+WORKS_WITH: Final = "0022"
 """The oldest release, by its newest migration, that can use a database of this one.
 
 Every database says so, that replicas of both can share it during an upgrade. A migration which

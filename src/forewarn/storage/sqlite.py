@@ -89,8 +89,6 @@ def database_path(url_or_path: str | Path) -> Path:
 class SqliteStore(SqlStore):
     """The Store port on a file that has the schema already; `open_sqlite` sees to that."""
 
-    node: Final = ""
-
     def __init__(
         self,
         path: Path,

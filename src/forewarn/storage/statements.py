@@ -21,8 +21,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
-from forewarn.domain.host_offer import OPEN, OfferStatus
 from forewarn.domain.notification import NotificationStatus
+from forewarn.domain.task import OPEN
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 from forewarn.storage.rows import given_columns
 from forewarn.storage.tables import (
@@ -30,15 +30,15 @@ from forewarn.storage.tables import (
     delivery_scopes,
     documents,
     events,
-    host_offers,
+    gate_answers,
     host_operations,
     kept_answers,
-    knowledge,
     leases,
     ledger,
     maintenances,
     memberships,
     outbox,
+    owners,
     polls,
     preview_wires,
     scenario_runs,
@@ -46,8 +46,8 @@ from forewarn.storage.tables import (
     sessions,
     settings,
     showings,
-    simulated_impacts,
     soaks,
+    tasks,
     tokens,
     told,
     vm_polls,
@@ -192,28 +192,15 @@ OPERATIONS_UNDER_WAY: Final = _in_order(host_operations).where(
     host_operations.c.maintenance_id.in_(_UNFINISHED)
 )
 OPERATION: Final = _by_key(host_operations, "operation_id")
-HOST_OFFER: Final = _by_key(host_offers, "operation_id", "task")
-_UNDER_WAY: Final = select(host_operations.c.operation_id).where(
-    host_operations.c.ended_at.is_(None)
+TASK: Final = _by_key(tasks, "subject", "name")
+_TASKS: Final = columns_select(tasks).order_by(tasks.c.reserved_at, tasks.c.subject, tasks.c.name)
+TASKS: Final = _TASKS.where(tasks.c.closed_at.is_(None))
+OPEN_TASKS: Final = TASKS.where(
+    tasks.c.node == bindparam("node"), tasks.c.state.in_([literal(state) for state in OPEN])
 )
-OPEN_OFFERS: Final = (
-    _by_key(host_offers, "host")
-    .where(host_offers.c.status.in_([literal(status) for status in OPEN]))
-    .where(
-        or_(
-            host_offers.c.status == OfferStatus.TAKEN,
-            host_offers.c.operation_id.in_(_UNDER_WAY),
-        )
-    )
-    .order_by(host_offers.c.offered_at, host_offers.c.operation_id, host_offers.c.task)
-)
-PRUNE_OFFERS: Final = delete(host_offers).where(
-    host_offers.c.operation_id.in_(
-        select(host_operations.c.operation_id).where(
-            host_operations.c.ended_at < bindparam("before")
-        )
-    )
-)
+TASKS_OF: Final = _TASKS.where(tasks.c.subject == bindparam("subject"))
+PRUNE_TASKS: Final = delete(tasks).where(tasks.c.closed_at < bindparam("before"))
+OWNERS: Final = select(owners).order_by(owners.c.node)
 OPERATIONS_OF_MAINTENANCES: Final = _in_order(host_operations).where(
     host_operations.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
 )
@@ -312,9 +299,5 @@ LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
 ALL_LAST_POLLS: Final = select(vm_polls)
 LAST_POLLS: Final = select(vm_polls).where(vm_polls.c.vm.in_(bindparam("vms", expanding=True)))
 SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
-SIMULATED_IMPACT: Final = _by_key(simulated_impacts, "event_id", "vm")
-KNOWLEDGE: Final = select(knowledge.c.kind, knowledge.c.about, knowledge.c.said)
-RESERVED_ON: Final = select(knowledge.c.node).where(
-    knowledge.c.kind == bindparam("kind"), knowledge.c.about == bindparam("about")
-)
+GATE_ANSWERS: Final = select(gate_answers.c.question, gate_answers.c.answer)
 EPOCH: Final = select(leases.c.epoch).where(leases.c.name == bindparam("name"))

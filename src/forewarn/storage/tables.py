@@ -17,12 +17,12 @@ from sqlalchemy import (
 )
 
 from forewarn.domain.event import Happening, Outcome
-from forewarn.domain.host_offer import OfferStatus
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.roles import Role
+from forewarn.domain.task import TaskState
 from forewarn.domain.topology import ScopeKind
 from forewarn.ports.entries import Actor
 from forewarn.protocol.versions import PreviewWire
@@ -41,6 +41,7 @@ from forewarn.storage.columns import (
     Published,
     RecurrenceColumn,
     Resolutions,
+    Said,
     Timeline,
     WholeNumber,
     Word,
@@ -256,21 +257,32 @@ host_operations: Final = Table(
     *required(String, "reason"),
 )
 
-# Tasks that hosts fetch. A host is known by its name in lower case.
-host_offers: Final = Table(
-    "host_offers",
+# What is done outside, and how far it is. The key is what keeps a task from beginning twice.
+tasks: Final = Table(
+    "tasks",
     metadata,
-    key("operation_id"),
-    key("task"),
-    *required(String, "host"),
-    *required(JSON, "order"),
-    *required(MomentColumn, "offered_at"),
-    *required(Word(OfferStatus), "status"),
-    *required(String, "ticket"),
-    *optional(MomentColumn, "heard_at"),
-    *required(String, "reason"),
-    *optional(String, "moved_to"),
-    Index(None, "host", "status"),
+    key("subject"),
+    key("name"),
+    *optional(String, "vm host"),
+    *required(String, "runner"),
+    *required(Word(TaskState), "state"),
+    *required(String, "node"),
+    *required(WholeNumber, "assignment epoch"),
+    *required(Said, "said"),
+    *required(MomentColumn, "reserved_at"),
+    *optional(MomentColumn, "begun_at heard_at ended_at closed_at"),
+    *required(JSON, "details"),
+    Index(None, "closed_at"),
+)
+
+# The state directories of servers, which own tasks, each with the number of its last start.
+owners: Final = Table(
+    "owners",
+    metadata,
+    key("node"),
+    *required(String, "name"),
+    *required(WholeNumber, "generation"),
+    *required(MomentColumn, "heard_at"),
 )
 
 scenario_runs: Final = Table(
@@ -329,27 +341,13 @@ outbox: Final = Table(
     Index(None, "status", "ended_at"),
 )
 
-# The key is what keeps an impact from beginning twice.
-simulated_impacts: Final = Table(
-    "simulated_impacts",
+# What the gates were asked by the leader, and last said, in words of the domain.
+gate_answers: Final = Table(
+    "gate_answers",
     metadata,
-    key("event_id"),
-    key("vm"),
-    *required(MomentColumn, "ends_at"),
-    *required(String, "failure"),
-)
-
-# What the leader was last told, in words of the domain; *kind* is the field of `Knowledge`. What
-# may have begun was reserved on *node*, where whoever led then has its files: an empty name if it
-# shares the database with nobody, and none if it was not reserved.
-knowledge: Final = Table(
-    "knowledge",
-    metadata,
-    key("kind"),
-    key("about"),
-    *required(JSON, "said"),
+    key("question"),
+    *required(JSON, "answer"),
     *required(WholeNumber, "epoch"),
-    Column("node", String, server_default=""),
 )
 
 # Who leads, and until when by the clock of the database, where replicas share one. *holder* is

@@ -1,22 +1,22 @@
 """The port's Transaction, over one connection."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Connection, Table
 
 from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.host_offer import HostOffer
+from forewarn.domain.gate import Answer, Question
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.knowledge import NOTHING, Knowledge
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import HostName, ScheduleName, ScopeId, VmName, name_key
+from forewarn.domain.names import ScheduleName, ScopeId, VmName, name_key
 from forewarn.domain.news import Told
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
+from forewarn.domain.task import Owner, Task, TaskState
 from forewarn.domain.topology import Revision, Topology
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import (
@@ -27,13 +27,13 @@ from forewarn.ports.entries import (
     Membership,
     MembershipKey,
     Showing,
-    SimulatedImpact,
 )
 from forewarn.ports.fleet import PreparedTopology
 from forewarn.ports.store import SERVER_PAUSE, LeaseLostError
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.storage import statements, tables
+from forewarn.storage.columns import write_json
 from forewarn.storage.errors import DocumentIncarnationError
 from forewarn.storage.fleet import (
     StoredTopology,
@@ -41,7 +41,7 @@ from forewarn.storage.fleet import (
     prepare_topology,
     save_topology,
 )
-from forewarn.storage.knowledge import write_knowledge
+from forewarn.storage.gate_answers import write_question
 from forewarn.storage.reading import LEASE, SqlReading
 from forewarn.storage.rows import PUT, REMOVE, key_of
 from forewarn.storage.topology_cache import (
@@ -64,6 +64,7 @@ class Changes:
     has_work: bool = False
     has_ledger_grown: bool = False
     has_outbox_grown: bool = False
+    has_tasks: bool = False
 
     def add(self, later: "Changes") -> None:
         """Take in what a later work of the same commit has changed."""
@@ -75,6 +76,7 @@ class Changes:
         self.has_work |= later.has_work
         self.has_ledger_grown |= later.has_ledger_grown
         self.has_outbox_grown |= later.has_outbox_grown
+        self.has_tasks |= later.has_tasks
 
     def hint(self, sequence: int) -> StoreChange | None:
         """Return what listeners are told, if there is anything."""
@@ -87,6 +89,7 @@ class Changes:
             has_work=self.has_work,
             has_ledger_grown=self.has_ledger_grown,
             has_outbox_grown=self.has_outbox_grown,
+            has_tasks=self.has_tasks,
             recorded_at=self.recorded_at,
         )
         return None if hint == StoreChange() else hint
@@ -100,11 +103,8 @@ class SqlTransaction(SqlReading):
         connection: Connection,
         cache: TopologyCache,
         stored: StoredTopology | None = None,
-        *,
-        node: str = "",
     ) -> None:
         super().__init__(connection, cache)
-        self._node = node
         # What an earlier work of the same group has written, which the cache may not know yet.
         self._stored = stored
         self._is_leaders = False
@@ -143,13 +143,26 @@ class SqlTransaction(SqlReading):
         """Add *operation*, or replace what is known of it."""
         self._put_work(tables.host_operations, operation)
 
-    def put_offer(self, offer: HostOffer) -> None:
-        """Add *offer*, or replace what is known of it."""
-        self._put(tables.host_offers, replace(offer, host=HostName(name_key(offer.host))))
+    def put_task(self, task: Task) -> None:
+        """Add *task*, or replace what is known of it."""
+        self._put(tables.tasks, task)
+        # An owner hears of what it can begin, and the leader of what is over, or never will be.
+        self.changes.has_tasks |= task.state is TaskState.RESERVED
+        if task.is_over or task.said.is_lost:
+            self._note_work()
 
-    def prune_offers(self, *, before: datetime) -> int:
-        """Forget offers of operations that ended before then, and tell how many those were."""
-        return self._connection.execute(statements.PRUNE_OFFERS, {"before": before}).rowcount
+    def prune_tasks(self, *, before: datetime) -> int:
+        """Forget tasks that matter to no decision since before then; tell how many those were."""
+        return self._connection.execute(statements.PRUNE_TASKS, {"before": before}).rowcount
+
+    def put_owner(self, owner: Owner) -> None:
+        """Add *owner*, or replace what is known of it."""
+        self._put(tables.owners, owner)
+
+    def remove_owner(self, node: str) -> None:
+        """Forget an owner."""
+        self._remove(tables.owners, [(node,)])
+        self._note_work()
 
     def put_told(self, told: Told) -> None:
         """Remember what people know of a Maintenance."""
@@ -275,20 +288,14 @@ class SqlTransaction(SqlReading):
         """Forget what was answered before then, and tell how many answers those were."""
         return self._connection.execute(statements.PRUNE_ANSWERS, {"before": before}).rowcount
 
-    def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
-        """Remember *impact*, unless one is there already; tell whether it was remembered."""
-        return self._put(tables.simulated_impacts, impact) == 1
-
-    def put_knowledge(self, news: Knowledge, *, forget: Knowledge = NOTHING, epoch: int) -> None:
-        """Write down what the leader of *epoch* was told."""
+    def put_gate_answers(
+        self, news: Mapping[Question, Answer], *, forget: Iterable[Question] = (), epoch: int
+    ) -> None:
+        """Write down what gates said to the leader of *epoch*."""
         self.check_epoch(epoch)
-        self._remove(tables.knowledge, (row[:2] for row in write_knowledge(forget)))
-        self._put_knowledge(news, epoch, None)
-
-    def reserve(self, beginnings: Knowledge, *, epoch: int) -> None:
-        """Write down what the leader of *epoch* is about to begin, and on which node."""
-        self.check_epoch(epoch)
-        self._put_knowledge(beginnings, epoch, self._node)
+        self._remove(tables.gate_answers, ((write_question(each),) for each in forget))
+        rows = ((write_question(key), write_json(said), epoch) for key, said in news.items())
+        self._put_rows(tables.gate_answers, rows)
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
@@ -309,10 +316,6 @@ class SqlTransaction(SqlReading):
     def _put_work(self, table: Table, thing: object) -> None:
         self._put(table, thing)
         self._note_work()
-
-    def _put_knowledge(self, known: Knowledge, epoch: int, node: str | None) -> None:
-        rows = ((*row, epoch, node) for row in write_knowledge(known))
-        self._put_rows(tables.knowledge, rows)
 
     def _put_rows(self, table: Table, rows: Iterable[Iterable[object]]) -> None:
         put = PUT[table]

@@ -140,8 +140,7 @@ class _LateWorks:
 class Writer:
     """A thread with a connection, a queue and listeners; *database* is how people know it.
 
-    *load* reads all of the topology into the *cache*. *node* is where this server keeps its files,
-    if others share the database.
+    *load* reads all of the topology into the *cache*.
     """
 
     def __init__(
@@ -152,13 +151,11 @@ class Writer:
         listeners: ChangeListeners,
         *,
         load: Callable[[], object],
-        node: str = "",
     ) -> None:
         self._database = database
         self._session = session
         self._cache = cache
         self._listeners = listeners
-        self._node = node
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._late = _LateWorks(load, self._queue.put)
         self._closing = Lock()
@@ -272,9 +269,7 @@ class Writer:
     def _attempt(self, job: _Job, changes: Changes) -> None:
         # What fails takes back its own statements, and not those of its neighbours.
         self._session.set_mark()
-        transaction = SqlTransaction(
-            self._session.sql, self._cache, changes.topology, node=self._node
-        )
+        transaction = SqlTransaction(self._session.sql, self._cache, changes.topology)
         try:
             job.result = job.work(transaction)
             self._session.require_sound()

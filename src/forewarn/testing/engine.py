@@ -18,12 +18,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from forewarn.bootstrap.replica import Outside, Replica, assemble
+from forewarn.bootstrap.runners import choose_runners
 from forewarn.bootstrap.start import begin
-from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.clocks import SystemClock
 from forewarn.domain.access import ADMIN
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import VirtualMachine
+from forewarn.executors.task_log import TaskLog
 from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.notifications.outbox import Notifications
@@ -220,10 +221,11 @@ def start_engine(
         beginning = begin(store, chosen, fleet, now)
         outbound = Outbound()
         closing.callback(outbound.close)
-        make = choose_workforce(chosen, outbound)
-        workforce = closing.enter_context(make(store, beginning.clock))
+        make = choose_runners(chosen, outbound)
+        records = TaskLog(Path(folder) / "tasks")
+        runners = closing.enter_context(make(store, beginning.clock, records))
         outside = Outside(
-            workforce=workforce,
+            runners=runners,
             outbound=outbound,
             notifications=notifications or Notifications(),
         )

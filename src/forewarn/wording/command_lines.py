@@ -22,6 +22,8 @@ COMMANDS: Final[Mapping[Verb, str]] = {
     Verb.ABORT: "forewarn maintenance abort {}",
     Verb.START: "forewarn event start {}",
     Verb.COMPLETE: "forewarn event complete {}",
+    Verb.SETTLE_DONE: "forewarn task settle {} done",
+    Verb.SETTLE_FAILED: "forewarn task settle {} failed",
     Verb.MOVE_AWAY: "move virtual machines to another host",
     Verb.CORRECT_EXECUTORS: "correct the executor file, then send SIGHUP to the server",
     Verb.ASK_OTHERS: "ask the owner of the other scopes",
@@ -78,6 +80,7 @@ def say_verdict(verdict: Verdict) -> str:
 
 
 def _go_on(sentence: str, ending: str | None, commands: Iterable[str]) -> str:
-    if ending is None:
+    said = tuple(commands)
+    if ending is None or not said:
         return sentence
-    return sentence.removesuffix(".") + ending.format(*commands)
+    return sentence.removesuffix(".") + ending.format(*said)

@@ -6,12 +6,12 @@ import pytest
 from tests.hosts import operations_of
 
 from forewarn.domain.actions import (
-    BeginImpact,
     CancelEvent,
+    ChangeTask,
     CompleteEvent,
     Decisions,
     FinishMaintenance,
-    InquireImpact,
+    ReserveTask,
     ScheduleStep,
     StartEvent,
     StartReason,
@@ -41,6 +41,7 @@ from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.task import BY_HAND, FETCHED, MANUAL, SIMULATED, Ownership, Task, TaskState
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
@@ -81,6 +82,13 @@ def look(
     )
 
 
+def begun(*events: ScheduledEvent) -> tuple[ReserveTask, ...]:
+    """Return what is reserved so that the impact of *events* begins."""
+    return tuple(
+        ReserveTask(about=(event.event_id, vm)) for event in events for vm in event.resources
+    )
+
+
 def announce(snapshot: Snapshot, now: datetime) -> list[ScheduledEvent]:
     """Record the steps that are due and return all the events there are then."""
     event_ids = (EventId(f"N{number}") for number in range(100))
@@ -115,7 +123,7 @@ def test_event_starts_at_not_before(fleet: Topology, event: ScheduledEvent) -> N
     decisions = decide(look(fleet, [event]), event.not_before)
 
     expected = StartEvent(event_id=event.event_id, reason=StartReason.NOT_BEFORE_REACHED)
-    assert decisions == replace(NOTHING, actions=(expected,))
+    assert decisions == replace(NOTHING, actions=(expected, *begun(event)))
     assert decisions
 
 
@@ -142,7 +150,7 @@ def test_approved_event_starts_ahead_of_not_before(
     decisions = decide(look(fleet, [approved]), now)
 
     expected = StartEvent(event_id=event.event_id, reason=StartReason.APPROVED)
-    assert decisions.actions == (expected,)
+    assert decisions.actions == (expected, *begun(event))
 
 
 @pytest.mark.parametrize(
@@ -203,9 +211,8 @@ def test_events_of_a_host_operation_start_together_once_each_is_approved(
     approved = [request_start(event, vm=event.resources[0], now=now) for event in events]
 
     actions = decide(look(fleet, approved, [BY_HOST]), now).actions
-    assert actions == tuple(
-        StartEvent(event_id=event.event_id, reason=StartReason.APPROVED) for event in events
-    )
+    starts = [StartEvent(event_id=each.event_id, reason=StartReason.APPROVED) for each in events]
+    assert actions == (*starts, *begun(*events))
 
 
 def test_events_of_a_host_operation_start_together_each_for_its_own_reason(
@@ -218,6 +225,7 @@ def test_events_of_a_host_operation_start_together_each_for_its_own_reason(
     assert decide(look(fleet, [approved, db], [BY_HOST]), db.not_before).actions == (
         StartEvent(event_id=web.event_id, reason=StartReason.APPROVED),
         StartEvent(event_id=db.event_id, reason=StartReason.NOT_BEFORE_REACHED),
+        *begun(web, db),
     )
 
 
@@ -252,8 +260,8 @@ def test_start_past_the_host_operation_leaves_the_others_waiting(
 
     decisions = decide(look(fleet, [start(web, now=now), db], [BY_HOST]), now)
 
-    assert decisions.actions == ()
-    assert decisions.effects == (InquireImpact(event_id=web.event_id, vm=VmName("web-0")),)
+    assert decisions.actions[-1:] == begun(web)
+    assert not [action for action in decisions.actions if isinstance(action, StartEvent)]
 
 
 def test_other_event_on_the_host_neither_waits_nor_holds(
@@ -266,8 +274,8 @@ def test_other_event_on_the_host_neither_waits_nor_holds(
     held = decide(look(fleet, [*operation, request_start(other, vm=VmName("web-0"), now=now)]), now)
     holding = decide(look(fleet, [*approved, other]), now)
 
-    assert [type(action) for action in held.actions] == [StartEvent]
-    assert [type(action) for action in holding.actions] == [StartEvent, StartEvent]
+    starts = [[a for a in due.actions if isinstance(a, StartEvent)] for due in (held, holding)]
+    assert [len(found) for found in starts] == [1, 2]
 
 
 def test_host_operations_do_not_wait_for_each_other(
@@ -279,28 +287,39 @@ def test_host_operations_do_not_wait_for_each_other(
     approved = request_start(neighbour, vm=VmName("web-2"), now=now)
 
     actions = decide(look(fleet, [waiting, approved]), now).actions
-    assert actions == (StartEvent(event_id=EventId("E2"), reason=StartReason.APPROVED),)
+    started = StartEvent(event_id=EventId("E2"), reason=StartReason.APPROVED)
+    assert actions == (started, *begun(neighbour))
 
 
-def test_executor_is_asked_before_anything_begins(
+def test_impact_is_reserved_for_each_machine_of_an_event_that_was_started_otherwise(
     fleet: Topology, event: ScheduledEvent, now: datetime
 ) -> None:
     decisions = decide(look(fleet, [start(event, now=now)]), now)
 
-    expected = tuple(InquireImpact(event_id=event.event_id, vm=vm) for vm in event.resources)
-    assert decisions == replace(NOTHING, effects=expected)
+    assert decisions == replace(NOTHING, actions=begun(event))
     assert decisions
 
 
-def test_impact_begins_only_where_it_has_not_begun(
+@pytest.mark.parametrize("known", ImpactStatus)
+def test_impact_is_reserved_only_where_it_is_not(
+    fleet: Topology, event: ScheduledEvent, now: datetime, known: ImpactStatus
+) -> None:
+    decisions = decide(look(fleet, [start(event, now=now)], impacts={"web-0": known}), now)
+
+    assert decisions.actions == (ReserveTask(about=(event.event_id, VmName("web-2"))),)
+
+
+def test_impact_without_an_executor_is_reserved_again_when_the_file_may_be_corrected(
     fleet: Topology, event: ScheduledEvent, now: datetime
 ) -> None:
-    answers = {"web-0": ImpactStatus.RUNNING, "web-2": ImpactStatus.NOT_BEGUN}
+    later = now + timedelta(minutes=1)
+    lost = Impact(status=ImpactStatus.UNKNOWN, has_no_executor=True, ask_again_at=later)
+    (key, other) = [(event.event_id, vm) for vm in event.resources]
+    impacts = {key: lost, other: Impact(status=ImpactStatus.DONE)}
+    snapshot = replace(look(fleet, [start(event, now=now)]), impacts=impacts)
 
-    decisions = decide(look(fleet, [start(event, now=now)], impacts=answers), now)
-
-    expected = BeginImpact(event_id=event.event_id, vm=VmName("web-2"))
-    assert decisions == replace(NOTHING, effects=(expected,))
+    assert decide(snapshot, now) == NOTHING
+    assert decide(snapshot, later).actions == (ReserveTask(about=key),)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +440,7 @@ def test_events_of_a_paused_maintenance_take_their_course(fleet: Topology, now: 
 
     decisions = decide(look(fleet, [event], [pause(BY_SCOPE)]), event.not_before)
 
-    assert [type(action) for action in decisions.actions] == [StartEvent]
+    assert [type(action) for action in decisions.actions] == [StartEvent, ReserveTask, ReserveTask]
 
 
 def test_aborted_maintenance_withdraws_what_is_scheduled_even_past_not_before(
@@ -439,10 +458,12 @@ def test_started_events_of_an_aborted_maintenance_run_out(fleet: Topology, now: 
     (event,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
     answers = {"web-0": ImpactStatus.NOT_BEGUN, "web-2": ImpactStatus.NOT_BEGUN}
 
-    decisions = decide(look(fleet, [start(event, now=now)], [abort(BY_SCOPE)], answers), now)
+    started = start(event, now=now)
 
-    assert decisions.actions == ()
-    assert [type(effect) for effect in decisions.effects] == [BeginImpact, BeginImpact]
+    reserved = decide(look(fleet, [started], [abort(BY_SCOPE)]), now)
+
+    assert reserved.actions == begun(started)
+    assert decide(look(fleet, [started], [abort(BY_SCOPE)], answers), now) == NOTHING
 
 
 def test_abort_touches_no_event_of_others(
@@ -617,23 +638,128 @@ def test_maintenance_is_walked_to_its_end_step_by_step(fleet: Topology, now: dat
         snapshot = look(fleet, after.events.values(), after.maintenances.values(), answers)
         now += timedelta(minutes=15)
 
-    assert walked == [ScheduleStep, StartEvent, CompleteEvent] * 2 + [FinishMaintenance]
+    first = [ScheduleStep, StartEvent, ReserveTask, ReserveTask, CompleteEvent]
+    second = [ScheduleStep, StartEvent, ReserveTask, CompleteEvent]
+    assert walked == [*first, *second, FinishMaintenance]
 
 
-def test_running_impact_is_asked_again_when_it_has_news(
+def row(event: ScheduledEvent, vm: str, said: Impact, *, runner: str = "command") -> Task:
+    """Return the impact of *event* as a task of the leader."""
+    return Task(
+        subject=event.event_id,
+        name=vm,
+        vm=VmName(vm),
+        runner=runner,
+        state=STATES[said.status],
+        node="n1",
+        epoch=1,
+        said=said,
+        reserved_at=BEGINNING,
+    )
+
+
+STATES = {
+    ImpactStatus.NOT_BEGUN: TaskState.RESERVED,
+    ImpactStatus.RUNNING: TaskState.BEGUN,
+    ImpactStatus.UNKNOWN: TaskState.UNKNOWN,
+    ImpactStatus.DONE: TaskState.ENDED,
+    ImpactStatus.FAILED: TaskState.ENDED,
+}
+
+
+def with_rows(snapshot: Snapshot, *rows: Task) -> Snapshot:
+    seen = replace(snapshot, ownership=Ownership(node="n1", at=BEGINNING))
+    return seen.with_rows({each.key: each for each in rows})
+
+
+def changes(snapshot: Snapshot, now: datetime) -> list[Task]:
+    """Return what becomes of tasks by itself."""
+    actions = decide(snapshot, now).actions
+    return [action.task for action in actions if isinstance(action, ChangeTask)]
+
+
+def test_simulated_impact_ends_at_its_moment_which_is_the_next_deadline(
     fleet: Topology, event: ScheduledEvent, now: datetime
 ) -> None:
     over = now + timedelta(minutes=10)
     running = Impact(status=ImpactStatus.RUNNING, ask_again_at=over)
-    impacts = {(event.event_id, vm): running for vm in event.resources}
-    snapshot = replace(look(fleet, [start(event, now=now)]), impacts=impacts)
-
-    effects = decide(snapshot, over).effects
-    asked = {effect.vm for effect in effects if isinstance(effect, InquireImpact)}
+    rows = [row(event, vm, running, runner=SIMULATED) for vm in event.resources]
+    snapshot = with_rows(look(fleet, [start(event, now=now)]), *rows)
 
     assert next_deadline(snapshot, now) == over
     assert decide(snapshot, now) == NOTHING
-    assert asked == set(event.resources)
+    assert [task.state for task in changes(snapshot, over)] == [TaskState.ENDED, TaskState.ENDED]
+
+
+def test_impact_that_an_owner_asks_about_is_no_deadline_of_the_leader(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    soon = Impact(status=ImpactStatus.RUNNING, ask_again_at=now + timedelta(seconds=1))
+    snapshot = with_rows(look(fleet, [start(event, now=now)]), row(event, "web-0", soon))
+
+    assert next_deadline(snapshot, now) is None
+
+
+OVER = {
+    # What it was when its event was completed: what it is then.
+    "reserved": (Impact(status=ImpactStatus.NOT_BEGUN), "command", TaskState.WITHDRAWN),
+    "by hand": (BY_HAND, MANUAL, TaskState.ENDED),
+    "simulated": (Impact(status=ImpactStatus.RUNNING), SIMULATED, TaskState.ENDED),
+}
+
+
+@pytest.mark.parametrize("case", OVER)
+@pytest.mark.parametrize("outcome", Outcome)
+def test_task_is_over_with_the_event_that_an_operator_completed(
+    fleet: Topology, event: ScheduledEvent, now: datetime, case: str, outcome: Outcome
+) -> None:
+    said, runner, state = OVER[case]
+    ended = complete(start(event, now=now), outcome=outcome, now=now)
+
+    (task,) = changes(
+        with_rows(look(fleet, [ended]), row(event, "web-0", said, runner=runner)), now
+    )
+
+    assert task.state is state
+    is_done = state is TaskState.ENDED
+    assert task.said.status is (ImpactStatus.DONE if is_done else ImpactStatus.FAILED)
+
+
+@pytest.mark.parametrize("status", [ImpactStatus.UNKNOWN, ImpactStatus.RUNNING])
+def test_task_that_may_be_running_is_not_over_with_its_event(
+    fleet: Topology, event: ScheduledEvent, now: datetime, status: ImpactStatus
+) -> None:
+    ended = complete(start(event, now=now), outcome=Outcome.SUCCEEDED, now=now)
+    task = row(event, "web-0", Impact(status=status))
+
+    assert changes(with_rows(look(fleet, [ended]), task), now) == []
+
+
+def test_task_of_an_event_that_is_over_is_closed_when_it_has_ended_itself(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    ended = complete(start(event, now=now), outcome=Outcome.SUCCEEDED, now=now)
+    running = row(event, "web-0", Impact(status=ImpactStatus.RUNNING))
+    done = replace(running, state=TaskState.ENDED, said=Impact(status=ImpactStatus.DONE))
+
+    assert changes(with_rows(look(fleet, [ended]), running), now) == []
+    assert changes(with_rows(look(fleet, [ended]), done), now) == [
+        replace(done, closed_at=BEGINNING)
+    ]
+    assert changes(with_rows(look(fleet, [start(event, now=now)]), done), now) == []
+
+
+def test_paused_server_withdraws_nothing_that_a_host_has_not_fetched(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    started = start(event, now=now)
+    said = Impact(status=ImpactStatus.NOT_BEGUN)
+    rows = [row(event, vm, said, runner=FETCHED) for vm in event.resources]
+    snapshot = with_rows(look(fleet, [started]), *rows)
+    paused = replace(snapshot, server_pause=ServerPause(who="alice", since=now))
+
+    assert {task.state for task in changes(snapshot, now)} == {TaskState.WITHDRAWN}
+    assert changes(paused, now) == []
 
 
 def test_what_is_over_is_not_looked_at_anew(
@@ -665,22 +791,25 @@ def test_event_does_not_start_while_another_has_started_on_its_virtual_machine(
 
 
 def test_older_of_two_events_starts_first(event: ScheduledEvent, fleet: Topology) -> None:
-    (action,) = decide(look(fleet, [event, rival(event)]), event.not_before).actions
+    actions = decide(look(fleet, [event, rival(event)]), event.not_before).actions
 
-    assert action == StartEvent(event_id=event.event_id, reason=StartReason.NOT_BEFORE_REACHED)
+    first = StartEvent(event_id=event.event_id, reason=StartReason.NOT_BEFORE_REACHED)
+    assert actions == (first, *begun(event))
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "begun"),
+    ("first", "second", "reserved"),
     [
-        (ImpactStatus.NOT_BEGUN, ImpactStatus.NOT_BEGUN, "E1"),
-        (ImpactStatus.NOT_BEGUN, ImpactStatus.RUNNING, None),
-        (ImpactStatus.NOT_BEGUN, ImpactStatus.UNKNOWN, None),
-        (ImpactStatus.NOT_BEGUN, None, None),
-        (ImpactStatus.NOT_BEGUN, ImpactStatus.DONE, "E1"),
-        (ImpactStatus.FAILED, ImpactStatus.NOT_BEGUN, "U1"),
-        (ImpactStatus.RUNNING, ImpactStatus.NOT_BEGUN, None),
+        (None, None, "E1"),
         (None, ImpactStatus.NOT_BEGUN, None),
+        (None, ImpactStatus.RUNNING, None),
+        (None, ImpactStatus.UNKNOWN, None),
+        (None, ImpactStatus.DONE, "E1"),
+        (ImpactStatus.NOT_BEGUN, None, None),
+        (ImpactStatus.RUNNING, None, None),
+        (ImpactStatus.UNKNOWN, None, None),
+        (ImpactStatus.FAILED, None, "U1"),
+        (ImpactStatus.DONE, None, "U1"),
     ],
 )
 def test_virtual_machine_has_one_impact_at_a_time(
@@ -689,7 +818,7 @@ def test_virtual_machine_has_one_impact_at_a_time(
     now: datetime,
     first: ImpactStatus | None,
     second: ImpactStatus | None,
-    begun: str | None,
+    reserved: str | None,
 ) -> None:
     vm = VmName("web-0")
     older = replace(start(event, now=now), resources=(vm,))
@@ -699,8 +828,25 @@ def test_virtual_machine_has_one_impact_at_a_time(
         impacts={key: Impact(status=status) for key, status in said.items() if status},
     )
 
-    effects = decide(seen, now).effects
+    actions = decide(seen, now).actions
 
-    assert [each.event_id for each in effects if isinstance(each, BeginImpact)] == (
-        [begun] if begun else []
+    assert [each.about for each in actions if isinstance(each, ReserveTask)] == (
+        [(reserved, vm)] if reserved else []
     )
+
+
+def test_tasks_of_what_is_not_known_any_more_say_nothing_of_it(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    unknown = Impact(status=ImpactStatus.UNKNOWN)
+    plain = start(replace(event, maintenance_id=None), now=now)
+    of_host = replace(row(plain, "web-0", unknown), subject="gone", name="work", vm=None)
+    of_machine = replace(row(plain, "gone", unknown), subject="gone")
+
+    seen = look(fleet, [plain], [BY_SCOPE])
+    snapshot = with_rows(seen, row(plain, "web-0", unknown), of_host, of_machine)
+
+    assert snapshot.tasks == {}
+    assert snapshot.in_doubt == {}
+    assert "gone" in snapshot.lingering_on
+    assert changes(snapshot, now) == []

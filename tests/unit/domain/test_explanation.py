@@ -198,7 +198,6 @@ def test_impact_begins_when_that_of_another_event_is_over(
     impacts = {
         (older.event_id, VmName("web-0")): Impact(status=ImpactStatus.DONE),
         (older.event_id, VmName("web-2")): Impact(status=ImpactStatus.RUNNING),
-        (forced.event_id, VmName("web-2")): Impact(status=ImpactStatus.NOT_BEGUN),
     }
     seen = snapshot(fleet, older, forced, impacts=impacts)
 
@@ -259,7 +258,17 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
 @pytest.mark.parametrize(
     ("impact", "sentence"),
     [
-        (None, "The server has not asked the executor about web-0 since it started."),
+        (
+            None,
+            "The event started at 2026-03-02 12:00:00 GMT, but the impact on web-0 has not begun.",
+        ),
+        (
+            Impact(status=ImpactStatus.NOT_BEGUN, reason="it is waiting: at most 64 run at once"),
+            (
+                "The event started at 2026-03-02 12:00:00 GMT, but the impact on web-0 has not "
+                "begun: it is waiting: at most 64 run at once."
+            ),
+        ),
         (
             Impact(status=ImpactStatus.NOT_BEGUN),
             "The event started at 2026-03-02 12:00:00 GMT, but the impact on web-0 has not begun.",

@@ -114,7 +114,7 @@ def test_operation_with_machines_announces_first() -> None:
         ),
         (HostPhase.IMPACT, facts(started("a"), rule=WORK, impacts={"a": DONE}), HostPhase.WORK),
         (HostPhase.IMPACT, facts(started("a"), rule=WORK, impacts={"a": BY_HAND}), HostPhase.WORK),
-        (HostPhase.IMPACT, facts(ended("a", Outcome.SUCCEEDED), rule=WORK), HostPhase.WORK),
+        (HostPhase.IMPACT, facts(ended("a", Outcome.SUCCEEDED), rule=WORK), HostPhase.OVER),
         (HostPhase.IMPACT, facts(started("a"), rule=ALL, impacts={"a": FAILED}), HostPhase.RETURN),
         (HostPhase.WORK, facts(rule=WORK), HostPhase.WORK),
         (
@@ -169,9 +169,20 @@ def test_next_phase(phase: HostPhase, given: OperationFacts, expected: HostPhase
         ),
         (
             HostPhase.IMPACT,
-            facts(ended("a", Outcome.SUCCEEDED), cancel(announced("b"), now=NOW), rule=WORK),
+            facts(
+                started("a"),
+                cancel(announced("b"), now=NOW),
+                rule=WORK,
+                impacts={"a": DONE},
+            ),
             OperationOutcome.FAILED,
             "b stays on the host because b was canceled",
+        ),
+        (
+            HostPhase.IMPACT,
+            facts(ended("a", Outcome.SUCCEEDED), rule=WORK),
+            OperationOutcome.FAILED,
+            "a is in service again because a has ended",
         ),
         (
             HostPhase.WORK,

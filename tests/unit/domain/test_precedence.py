@@ -21,7 +21,6 @@ from forewarn.protocol.vocabulary import EventId, EventType
 VM = VmName("web-0")
 OS = MaintenanceId("os")
 BY_HAND = Impact(status=ImpactStatus.RUNNING, is_by_hand=True)
-NOT_BEGUN = Impact(status=ImpactStatus.NOT_BEGUN)
 
 
 def test_impact_behind_one_by_hand_needs_that_to_be_completed(
@@ -32,7 +31,7 @@ def test_impact_behind_one_by_hand_needs_that_to_be_completed(
     seen = Snapshot(
         topology=fleet,
         events={each.event_id: each for each in (first, second)},
-        impacts={(first.event_id, VM): BY_HAND, (second.event_id, VM): NOT_BEGUN},
+        impacts={(first.event_id, VM): BY_HAND},
     )
 
     assert needing_somebody(first, seen) == needing_somebody(second, seen) == (first.event_id,)

@@ -12,7 +12,7 @@ from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.topology import Host, Topology
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, encode_plan, is_move
 from forewarn.executors.orders import LONGEST, Means, Order, Selection
-from forewarn.executors.processes import ImpossibleOrderError, Trade
+from forewarn.executors.processes import ImpossibleOrderError, ProcessProgram
 from forewarn.protocol.vocabulary import EventId, EventType
 
 EXECUTOR: Final = "libvirt"
@@ -61,7 +61,7 @@ class Hypervisor:
 
 def stewards(
     known_fleet: Callable[[], KnownFleet], hypervisor_of: Callable[[Host], Hypervisor | None]
-) -> Trade[Hypervisor]:
+) -> ProcessProgram[Hypervisor]:
     """Return the trade of processes that carry out one impact each.
 
     *hypervisor_of* says which libvirt another host has.
@@ -72,9 +72,9 @@ def stewards(
         plan = make_plan(known, means, known_fleet(), hypervisor_of)
         return {"host": known["host"], "plan": encode_plan(plan)}
 
-    return Trade(
+    return ProcessProgram(
         name=EXECUTOR,
-        program=(sys.executable, "-P", "-m", "forewarn.executors.libvirt.steward"),
+        words=(sys.executable, "-P", "-m", "forewarn.executors.libvirt.steward"),
         describe=describe,
         has_successors=True,
     )

@@ -4,58 +4,35 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, is_name
+from forewarn.domain.task import TaskKey
 from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_words, sync_directory
-from forewarn.ports.store import LeaseLostError
-from forewarn.private_files import draft_of
+from forewarn.private_files import create_private, draft_of
 
-OrderKey: TypeAlias = tuple[str, str]
-"""What an order is about, and which of its orders: an EventId and a virtual machine, say."""
-
+INTENT: Final = ".intended"
 LINEAGE: Final = "lineage.json"
 
 
-class Records:
+class TaskLog:
     """A directory with files for each order. What is written stays as it is.
 
-    Orders that wait for a place or for a target stay where they are unless *may_begin*, a look that
-    may be out of date at once. So each begins only with a *permit*, which a transaction gives: none
-    to the leader of an old epoch, and none after a pause. Where there is a *doubt*, an order may
-    have been begun although there is no record of it. *epoch* is that of the leader; nothing is
-    begun for others. Without it, whoever asks is taken for the leader.
+    Before its owner commits that an order begins, it writes down that it intends to. So an order
+    that was committed and has an intent but no record was not begun: the server stopped before. An
+    intent that comes to nothing is forgotten: in a copy of the records it would prove too much.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        may_begin: Callable[[], bool] = lambda: True,
-        permit: Callable[[int], bool] = lambda _: True,
-        doubt: Callable[[OrderKey], str] = lambda _: "",
-        epoch: Callable[[], int | None] = lambda: None,
-    ) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.may_begin = may_begin
-        self.permit = permit
-        self._doubt = doubt
-        self._epoch = epoch
-
-    def check_epoch(self, epoch: int) -> None:
-        """Refuse with LeaseLostError what a leader wants to begin whose lease is over."""
-        # Only a look: the lease may end at any moment. Most of those who were held up notice here.
-        current = self._epoch()
-        if current is not None and current != epoch:
-            raise LeaseLostError(epoch, current)
-
-    def is_of_leader(self, epoch: int) -> bool:
-        """Tell whether what was begun under *epoch* is still the leader's."""
-        return self._epoch() in {None, epoch}
+        self.starting: Final = dict[TaskKey, threading.Event]()
+        """What this process is about to begin, and has no record of yet. All runners that share the
+        records know it: also those that were made anew meanwhile."""
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -85,20 +62,33 @@ class Records:
         draft.replace(self._directory / LINEAGE)
         sync_directory(self._directory)
 
-    def without(self, key: OrderKey, advice: str) -> Impact:
-        """Say what it means that nothing was remembered of an order."""
-        doubt = self._doubt(key)
-        if not doubt:
-            return Impact(status=ImpactStatus.NOT_BEGUN)
-        return Impact(status=ImpactStatus.UNKNOWN, reason=f"{doubt} {advice}")
+    def intend(self, key: TaskKey) -> None:
+        """Remember that it is about to be begun."""
+        path = self._path(key, INTENT)
+        self._make_directory(path.parent)
+        with suppress(FileExistsError), create_private(path):
+            sync_directory(path.parent)
 
-    def claim(self, key: OrderKey, content: Mapping[str, object]) -> int | None:
+    def forget_intent(self, key: TaskKey) -> None:
+        """Forget that it was about to be begun: that was refused."""
+        self._path(key, INTENT).unlink(missing_ok=True)
+
+    def is_intended(self, key: TaskKey) -> bool:
+        """Tell whether it was about to be begun with this directory."""
+        return self._path(key, INTENT).exists()
+
+    def forget_intents(self) -> None:
+        """Forget what was about to be begun: what has become of it may be among lost records."""
+        for path in self._directory.glob(f"*/*{INTENT}"):
+            path.unlink()
+
+    def claim(self, key: TaskKey, content: Mapping[str, object]) -> int | None:
         """Remember for good that it is begun; return the file, locked, or None if it was before."""
         path = self.order_path(key)
         self._make_directory(path.parent)
         return claim(path, content)
 
-    def take_over(self, key: OrderKey) -> int | None:
+    def take_over(self, key: TaskKey) -> int | None:
         """Return the file of what was begun, locked, or None if somebody else has the lock."""
         descriptor = os.open(self.order_path(key), os.O_RDWR)
         try:
@@ -108,21 +98,15 @@ class Records:
             return None
         return descriptor
 
-    def has(self, key: OrderKey) -> bool:
-        """Tell whether it was begun or has ended, or whether that is in doubt."""
-        is_known = self.order_path(key).exists() or self._path(key, ENDING).exists()
-        return is_known or bool(self._doubt(key))
+    def has(self, key: TaskKey) -> bool:
+        """Tell whether it was begun or has ended."""
+        return self.order_path(key).exists() or self._path(key, ENDING).exists()
 
-    def begun(self, key: OrderKey) -> Mapping[str, Any] | None:
+    def begun(self, key: TaskKey) -> Mapping[str, Any] | None:
         """Return what was remembered when it began."""
         return _read(self.order_path(key))
 
-    def is_of(self, executor: str, key: OrderKey) -> bool:
-        """Tell whether *executor* began it; the end of one that never began is anybody's."""
-        begun = self.begun(key)
-        return self.ended(key) is not None if begun is None else begun["executor"] == executor
-
-    def is_attended(self, key: OrderKey) -> bool:
+    def is_attended(self, key: TaskKey) -> bool:
         """Tell whether whoever began it, or was left with it, is still there."""
         with self.order_path(key).open("rb") as file:
             try:
@@ -133,7 +117,7 @@ class Records:
 
     def end(
         self,
-        key: OrderKey,
+        key: TaskKey,
         status: ImpactStatus,
         reason: str = "",
         *,
@@ -146,7 +130,7 @@ class Records:
         if descriptor is not None:
             os.close(descriptor)
 
-    def ended(self, key: OrderKey) -> Impact | None:
+    def ended(self, key: TaskKey) -> Impact | None:
         """Return how it ended, if it did."""
         ending = _read(self._path(key, ENDING))
         if ending is None:
@@ -172,16 +156,16 @@ class Records:
         shutil.rmtree(folder)
         return True
 
-    def last_word(self, key: OrderKey) -> str:
+    def last_word(self, key: TaskKey) -> str:
         """Return the last line that was printed, other than where the virtual machine is."""
         said, _ = last_words(self._path(key, OUTPUT))
         return said
 
-    def order_path(self, key: OrderKey) -> Path:
+    def order_path(self, key: TaskKey) -> Path:
         """Return the file that is there once it is begun."""
         return self._path(key, ORDER)
 
-    def _path(self, key: OrderKey, suffix: str) -> Path:
+    def _path(self, key: TaskKey, suffix: str) -> Path:
         folder, name = key
         return self._directory / folder / f"{name}{suffix}"
 

@@ -1,0 +1,230 @@
+"""Looks after the tasks of one node: begins what is reserved for it, and writes down how each ends.
+
+It is part of the Replica: a node that does not lead still reports what it has begun.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Protocol
+
+import structlog
+
+from forewarn.domain.host_operation import task_called
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import OperationId
+from forewarn.domain.task import Owner, Task, TaskState
+from forewarn.executors.host_tasks import HostOrder
+from forewarn.executors.impacts import ImpactOrder
+from forewarn.executors.orders import PAUSED, Order, Permit, Runner
+from forewarn.executors.task_log import TaskLog
+from forewarn.operations.pausing import find_pause
+from forewarn.operations.tasks import (
+    OwnerReplacedError,
+    begin_task,
+    give_back_task,
+    is_still_begun,
+    report_tasks,
+)
+from forewarn.ports.changes import StoreChange
+from forewarn.ports.clock import WallClock
+from forewarn.ports.store import Reading, Store, StoreError
+from forewarn.protocol.vocabulary import EventId
+from forewarn.rounds import Rounds
+
+log = structlog.get_logger(__name__)
+
+_EVERY: Final = 1.0
+_NO_RECORD: Final = Impact(
+    status=ImpactStatus.UNKNOWN, reason="the records of the server do not say whether it was begun"
+)
+
+
+class KnownRunners(Protocol):
+    """The runners that the executor file names."""
+
+    def runner(self, name: str) -> Runner | None:
+        """Return the runner of that name, if there is one."""
+
+
+class TaskWatcher:
+    """Has *runners* carry out the tasks of *owner*, whose records are in *records*."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        runners: KnownRunners,
+        owner: Owner,
+        records: TaskLog,
+        wall: WallClock,
+    ) -> None:
+        self.store = store
+        self.runners = runners
+        self.owner = owner
+        self.records = records
+        self.wall = wall
+        self.is_replaced = False
+        """Whether another server was started with a copy of the state directory."""
+        self.rounds: Final = Rounds("tasks", self.attend)
+
+    def note(self, change: StoreChange) -> None:
+        """Look again if there may be something to begin."""
+        if change.has_tasks:
+            self.rounds.wake()
+
+    def attend(self) -> float | None:
+        """Begin, ask, and write down what was said; return when to look again."""
+        if self.is_replaced:
+            return None
+        orders, is_paused = self.store.read(self._look)
+        words = list(self._ask(orders, is_paused=is_paused))
+        if words:
+            now = self.wall.now()
+            try:
+                self.store.write(lambda tx: report_tasks(tx, self.owner, words, now))
+            except OwnerReplacedError:
+                self._note_replaced()
+        return _EVERY if orders else None
+
+    def _look(self, reading: Reading) -> tuple[list[tuple[Task, Order]], bool]:
+        """Return the open tasks of this node as orders, and whether the server is paused."""
+        tasks = reading.open_tasks(self.owner.node)
+        orders = ((task, order_of(reading, task)) for task in tasks)
+        found = [(task, order) for task, order in orders if order is not None]
+        return found, bool(found) and find_pause(reading) is not None
+
+    def _ask(
+        self, orders: Sequence[tuple[Task, Order]], *, is_paused: bool
+    ) -> Iterator[tuple[Task, Impact]]:
+        """Yield each task of which there is news, with it."""
+        for task, order in orders:
+            runner = self.runners.runner(task.runner)
+            if runner is None:
+                continue
+            said = self._hear(task, partial(self._attend, task, runner, order, is_paused=is_paused))
+            if said is not None and said.status is ImpactStatus.RUNNING:
+                said = replace(said, ask_again_at=None)  # every second, which is not worth a word
+            is_unknown = task.state is TaskState.UNKNOWN
+            if said is not None and (is_unknown or is_news(said, task.said)):
+                yield task, said
+
+    def _attend(
+        self, task: Task, runner: Runner, order: Order, *, is_paused: bool
+    ) -> Impact | None:
+        if task.state is TaskState.RESERVED:
+            if is_paused:
+                return Impact(status=ImpactStatus.NOT_BEGUN, reason=PAUSED)
+            return runner.begin(order, self._permit(task))
+        said = runner.inquire(order)
+        if said.status is not ImpactStatus.NOT_BEGUN:
+            return said if _is_worth_saying(task, said) else None
+        if runner.repeats and task.state is TaskState.BEGUN:
+            return runner.begin(order, _Repetition(self._permit(task)))
+        if task.begun_at is not None and self.records.is_intended(order.key):
+            now = self.wall.now()
+            self.store.write(lambda tx: give_back_task(tx, self.owner, task, now))
+            self.rounds.wake()
+            return None
+        return _NO_RECORD if _is_worth_saying(task, _NO_RECORD) else None
+
+    def _hear(self, task: Task, ask: Callable[[], Impact | None]) -> Impact | None:
+        """Return what *ask* says; one task in trouble stops no other."""
+        try:
+            return ask()
+        except StoreError:
+            raise
+        except OwnerReplacedError:
+            self._note_replaced()
+            return None
+        except Exception as error:
+            if task.said.reason != str(error):
+                log.exception("executor_failed", task=task.key)
+            if task.state is TaskState.RESERVED:
+                return Impact(status=ImpactStatus.NOT_BEGUN, reason=str(error))
+            # It may be over with the trouble.
+            return Impact(
+                status=ImpactStatus.UNKNOWN, reason=str(error), ask_again_at=self.wall.now()
+            )
+
+    def _permit(self, task: Task) -> Permit:
+        return _StorePermit(self.store, self.owner, task, self.wall, self._note_replaced)
+
+    def _note_replaced(self) -> None:
+        if not self.is_replaced:
+            self.is_replaced = True
+            log.error("state_directory_replaced", node=self.owner.node)
+
+
+@dataclass(frozen=True, slots=True)
+class _StorePermit:
+    """The right to begin *task*, which the store gives."""
+
+    store: Store
+    owner: Owner
+    task: Task
+    wall: WallClock
+    refused: Callable[[], None]
+
+    def obtain(self) -> bool:
+        now = self.wall.now()
+        try:
+            return self.store.write(lambda tx: begin_task(tx, self.owner, self.task, now))
+        except OwnerReplacedError:
+            self.refused()
+            return False
+
+    def is_valid(self) -> bool:
+        def look(reading: Reading) -> bool:
+            is_paused = find_pause(reading) is not None
+            return not is_paused and is_still_begun(reading, self.owner, self.task)
+
+        try:
+            return self.store.read(look)
+        except OwnerReplacedError:
+            self.refused()
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Repetition:
+    """The right to repeat what was begun before."""
+
+    permit: Permit
+
+    def obtain(self) -> bool:
+        return self.permit.is_valid()
+
+    def is_valid(self) -> bool:
+        return self.permit.is_valid()
+
+
+def order_of(reading: Reading, task: Task) -> Order | None:
+    """Return *task* as an order for whoever carries it out."""
+    if task.is_impact and task.vm is not None:
+        event = reading.event(EventId(task.subject))
+        if event is None:
+            return None
+        return ImpactOrder(event=event, vm=task.vm, host=task.host, epoch=task.epoch)
+    operation = reading.host_operation(OperationId(task.subject))
+    if operation is None:
+        return None
+    return HostOrder(task=task_called(task.name, operation), epoch=task.epoch)
+
+
+def _is_worth_saying(task: Task, said: Impact) -> bool:
+    """Tell whether *said* changes anything: what is unknown stays so until it has ended.
+
+    But whether its owner will ever know decides whether an operator may say that it has.
+    """
+    if task.state is TaskState.BEGUN or said.is_over:
+        return True
+    is_final = bool(task.details.get("is_final"))
+    return said.status is ImpactStatus.RUNNING if is_final else said.is_stuck
+
+
+def is_news(said: Impact, known: Impact) -> bool:
+    """Tell whether *said* differs from what is known. When it is asked again is not news."""
+    if (said.ask_again_at is None) is not (known.ask_again_at is None):
+        return True
+    return replace(said, ask_again_at=known.ask_again_at) != known
