@@ -15,6 +15,8 @@ IDS = {
     Verb.ABORT: ("M1",),
     Verb.START: ("E1",),
     Verb.COMPLETE: ("E1",),
+    Verb.SETTLE_DONE: ("E1/web-0",),
+    Verb.SETTLE_FAILED: ("E1/web-0",),
 }
 BY_OTHER_MEANS = {Verb.MOVE_AWAY, Verb.CORRECT_EXECUTORS, Verb.ASK_OTHERS}
 

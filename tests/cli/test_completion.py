@@ -10,10 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.http.control.tasks import put_impact, put_owner
 from tests.needs import find_program
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.domain.task import TaskState
+from forewarn.ports.store import Store
 
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
@@ -136,6 +139,22 @@ def test_names_of_the_server_are_completed(run: Run, environment: dict[str, str]
     assert complete("forewarn event create --resource so", environment) == ["solo"]
     assert complete("forewarn event show 0", environment) == [FIRST]
     assert complete("forewarn maintenance status 0", environment) == [f"{FIRST[:-1]}4"]
+
+
+def test_tasks_hosts_and_replicas_are_completed(
+    run: Run, environment: dict[str, str], store: Store
+) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "solo", "--started", "--yes")
+    put_owner(store)
+    put_impact(store, FIRST, "solo", TaskState.UNKNOWN)
+    put_impact(store, FIRST, "web-0", TaskState.BEGUN)
+
+    assert complete("forewarn ta", environment) == ["task"]
+    assert complete("forewarn rep", environment) == ["replica"]
+    assert complete("forewarn replica forget k", environment) == ["kvm-1"]
+    assert complete("forewarn task list --owner d", environment) == ["db-9"]
+    assert complete("forewarn task list --host kv", environment) == ["kvm-0", "kvm-1"]
+    assert complete("forewarn task settle 0", environment) == [f"{FIRST}/solo"]
 
 
 def test_server_on_the_line_is_the_one_that_is_asked(run: Run, environment: dict[str, str]) -> None:

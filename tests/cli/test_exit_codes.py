@@ -318,6 +318,7 @@ NEEDED = {
     "KIND": "reset",
     "VM": "solo",
     "NAME|FILE.toml": "live-migration",
+    "OUTCOME": "done",
 }
 CHANGES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("event", "complete"): ("nobody",),
@@ -325,6 +326,7 @@ CHANGES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("maintenance", "set"): ("--soak", "1m"),
     ("schedule", "set"): ("--soak", "1m"),
     ("scope", "set"): ("--notice", "20m"),
+    ("task", "settle"): ("nobody",),
     ("token", "create"): ("nobody", "--role", "viewer"),
     ("vm", "move"): ("--host", "kvm-0"),
     ("vm", "set"): ("--zone", "1"),

@@ -12,8 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.cli.golden_script import VIRTUAL_YEAR, Disguise, Ended, Step, play, read_script
@@ -26,11 +29,19 @@ from forewarn.bootstrap.listening import Listeners
 from forewarn.bootstrap.server import serve_during
 from forewarn.cli.app import app
 from forewarn.clocks import SystemClock
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName
 from forewarn.domain.notification import give_up
+from forewarn.domain.task import BY_HAND, MANUAL, Owner, Task, TaskState
+from forewarn.files.fleet import read_fleet_file
 from forewarn.metadata.http import open_listener
+from forewarn.operations.context import Context
 from forewarn.operations.discovery import SourceStatus, put_sources
+from forewarn.operations.events import EventOrder, create_events
+from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.store import Transaction
+from forewarn.protocol.vocabulary import EventType, event_id
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.storage.sqlite import open_sqlite
@@ -38,6 +49,7 @@ from forewarn.storage.sqlite import open_sqlite
 TIMEOUT = 45
 FOREWARN = Path(sys.executable).with_name("forewarn")
 GOLDEN = Path(__file__).with_name("golden")
+FLEET = GOLDEN / "files/fleet.toml"
 SCRIPTS = sorted(GOLDEN.glob("*.txt"))
 START = datetime(VIRTUAL_YEAR, 1, 6, 8, tzinfo=UTC)
 GIVEN_UP = ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002")
@@ -52,6 +64,11 @@ SOURCES = (
     ),
 )
 
+STRANDED = {"task-list", "task-settle", "replica-forget"}
+"""The scripts that begin while a replica is away for good."""
+EVENT_IDS = "00000000-0000-4000-8000-"
+LOST = Impact(status=ImpactStatus.UNKNOWN, reason="replica db-9 is away")
+
 WITHOUT_END = {
     "serve": "tests/e2e/test_service.py",
     "relay": "tests/e2e/test_relay_process.py",
@@ -64,6 +81,7 @@ WITHOUT_END = {
     "doctor": "tests/cli/test_doctor.py",
     "host setup": "tests/e2e/test_host_setup.py",
     "host work": "tests/e2e/test_fetched_host_work.py",
+    "replica hand-over": "tests/e2e/test_hand_over.py",
 }
 """Commands whose success does not end, takes long or is of the machine: which test has it."""
 ALIKE = {
@@ -103,9 +121,52 @@ def put_messages(tx: Transaction) -> None:
         tx.put_notification(give_up(message, "It was away too long.", now=SystemClock().now()))
 
 
+def strand(path: Path) -> None:
+    """Have a replica be away that is in the middle of something, beside what is done by hand."""
+    store, now = open_sqlite(path), SystemClock().now()
+    numbers = count(1)
+    context = Context(
+        who="admin",
+        now=START,
+        at=now,
+        new_id=lambda: event_id(f"{EVENT_IDS}{next(numbers):012x}"),
+    )
+
+    def work(tx: Transaction) -> None:
+        of_machines = replace(context, new_id=lambda: event_id(str(uuid4())))
+        apply_fleet(tx, of_machines, read_fleet_file(FLEET.read_text()))
+        for number in (8, 9):
+            node, name = f"db-{number}:{number:032x}", f"db-{number}"
+            tx.put_owner(Owner(node=node, name=name, generation=1, heard_at=START))
+        order = EventOrder(event_type=EventType.REBOOT, resources=("web-0", "solo"), started=True)
+        for event in create_events(tx, context, order):
+            is_by_hand = event.resources == ("solo",)
+            tx.put_task(
+                Task(
+                    subject=event.event_id,
+                    name=event.resources[0],
+                    vm=event.resources[0],
+                    host=None if is_by_hand else HostName("kvm-0"),
+                    runner=MANUAL if is_by_hand else "command",
+                    state=TaskState.BEGUN if is_by_hand else TaskState.UNKNOWN,
+                    node=f"db-9:{9:032x}",
+                    epoch=1,
+                    said=BY_HAND if is_by_hand else LOST,
+                    reserved_at=START,
+                    begun_at=START,
+                )
+            )
+
+    store.write(work)
+    store.close()
+
+
 @pytest.fixture
 def server(
-    tmp_path: Path, started_database: bytes, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    started_database: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    script: Path,
 ) -> Iterator[str]:
     """Serve from a folder with the files of golden/files; return where operators are answered."""
     monkeypatch.chdir(tmp_path)
@@ -113,6 +174,9 @@ def server(
     shutil.copytree(GOLDEN / "files", tmp_path, dirs_exist_ok=True)
     (tmp_path / "forewarn.db").touch(mode=0o600)
     (tmp_path / "forewarn.db").write_bytes(started_database)
+    (tmp_path / "node.id").write_text(f"kvm-1:{1:08x}{0:024x}\n")
+    if script.stem in STRANDED:
+        strand(tmp_path / "forewarn.db")
     receiver = Receiver()
     (tmp_path / "notifications.toml").write_text(
         f'[[target]]\nname = "ops"\nkind = "webhook"\nurl = "{receiver.url}"\n'

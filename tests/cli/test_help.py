@@ -36,9 +36,11 @@ VERBS = {
         "explain", "watch", "seen",
     },
     "maintenance": {
-        "plan", "start", "status", "explain", "list", "pause", "resume", "retry", "skip",
-        "set", "wait", "watch", "abort",
+        "plan", "start", "status", "explain", "list", "pause", "resume", "retry", "complete",
+        "fail", "skip", "set", "wait", "watch", "abort",
     },
+    "task": {"list", "settle"},
+    "replica": {"list", "hand-over", "forget"},
     "schedule": {"create", "list", "show", "next", "set", "pause", "resume", "remove"},
     "scenario": {"list", "run", "status", "stop", "record", "replay"},
     "fault": {"set", "kinds", "list", "clear"},

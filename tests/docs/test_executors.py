@@ -13,19 +13,20 @@ from tests.executors.conftest import (
     EVENT,
     HOSTS,
     WEB_0,
-    ask_until,
-    contract,
+    begin,
     is_over,
+    make_command,
     make_webhook,
     wait_for,
 )
-from tests.executors.host_work import WORK, host_work, make_host_worker
+from tests.executors.host_work import WORK, host_order, host_work, make_host_command
 from tests.needs import need, need_libvirt
 
-from forewarn.clocks import SystemClock
+from forewarn.bootstrap.task_records import FOLDER
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.command import SCRIPTS, Command
+from forewarn.domain.task import ADOPTABLE, HOST_SILENT_AFTER, OWNER_GRACE, SILENT_AFTER
+from forewarn.executors.command import Command
 from forewarn.executors.configuration import (
     CommandTable,
     ExecutorFile,
@@ -37,15 +38,13 @@ from forewarn.executors.configuration import (
 from forewarn.executors.host_tasks import HOST_TASKS, HostOrder
 from forewarn.executors.impacts import (
     EVENT_ID,
-    IMPACTS,
     VIRTUAL_MACHINE,
     ImpactOrder,
 )
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.libvirt.marks import NAMESPACE
 from forewarn.executors.orders import ByHand, environment_of
-from forewarn.executors.processes import PLACES, PLACES_OF_HOST, ProcessContractor
-from forewarn.executors.records import Records
+from forewarn.executors.processes import PLACES, PLACES_OF_HOST
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import EPOCH
 from forewarn.host_worker.settings import HostWorkFile
@@ -145,6 +144,31 @@ def test_defaults_of_host_work_are_those_of_the_reference() -> None:
     }
 
 
+def test_times_of_owners_are_those_of_the_reference() -> None:
+    text = TEXT.replace("\n", " ")
+
+    assert f"not reported to the database for {SILENT_AFTER.seconds} seconds" in text
+    assert f"`owner_grace` is {OWNER_GRACE.seconds // 60} minutes by default" in text
+    assert f"has not reported for {HOST_SILENT_AFTER.seconds // 60} minutes | running" in text
+
+
+def test_leader_takes_over_from_the_executors_of_the_reference() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| after `owner_grace`, the leader", TEXT, re.MULTILINE)
+
+    assert set(rows) == ADOPTABLE
+
+
+def test_records_are_where_the_reference_says(tmp_path: Path) -> None:
+    executor = make_command(tmp_path, Command(run=("/bin/echo", "hello")))
+
+    begin(executor)
+    wait_for(executor, is_over)
+
+    (output,) = tmp_path.rglob("*.output")
+    assert output.relative_to(tmp_path) == Path(FOLDER) / EVENT.event_id / "web-0.output"
+    assert f"`{FOLDER}/EVENT_ID/VM.output`" in TEXT
+
+
 def test_file_of_a_host_has_every_key_and_default_in_the_reference(tmp_path: Path) -> None:
     section = TEXT.split("### Work that the host fetches")[1]
     rows = dict(re.findall(r"^\| `(\w+)`(?:, `\w+`)? \| (.*) \|$", section, re.MULTILINE))
@@ -196,17 +220,10 @@ def test_script_of_the_reference_does_it(tmp_path: Path, answers: str, impact: I
     program(tmp_path / "ssh", f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{answers}\n')
     program(tmp_path / "sleep", "#!/bin/sh\n")
     script = program(tmp_path / "maintain", fence("sh"))
-    contractor = ProcessContractor(
-        lambda _: Command(run=(str(script), "restart")),
-        SCRIPTS,
-        kind=IMPACTS,
-        records=Records(tmp_path / "impacts"),
-        environment={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        clock=SystemClock(),
-    )
-    executor = contract(contractor)
+    executor = make_command(tmp_path, Command(run=(str(script), "restart")))
+    executor.environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
 
-    executor.begin(EVENT, WEB_0, epoch=1)
+    begin(executor)
 
     assert wait_for(executor, is_over) == impact
     calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
@@ -235,9 +252,9 @@ def test_scripts_for_hosts_of_the_reference_do_it(
     script = program(tmp_path / "script", fence("sh", number))
     command = Command(run=("/usr/bin/env", f"PATH={tmp_path}:/usr/bin:/bin", str(script)))
 
-    with closing(make_host_worker(tmp_path, host_work(command))) as worker:
-        worker.begin(WORK, epoch=1)
-        impact = ask_until(lambda: worker.inquire(WORK), is_over)
+    with closing(make_host_command(tmp_path, host_work(command))) as runner:
+        begin(runner, host_order())
+        impact = wait_for(runner, is_over, host_order())
 
     assert impact.status is status
     assert (tmp_path / "calls").read_text(encoding="utf-8").split() == calls
@@ -261,7 +278,7 @@ def url() -> Iterator[str]:
 def test_target_of_the_reference_does_it(tmp_path: Path, url: str) -> None:
     executor = make_webhook(tmp_path, ImpactTarget(url=url))
 
-    executor.begin(EVENT, WEB_0, epoch=1)
+    begin(executor)
 
     impact = wait_for(executor, is_over)
     executor.close()

@@ -123,7 +123,7 @@ def machine(
 def test_way_through_the_page_works(
     machine: Machine, postgres: Cluster, blocks: list[Block]
 ) -> None:
-    database, settings, start, balancer, upgrade, backup, restore, mark, copy = blocks
+    database, settings, start, balancer, upgrade, backup, restore, mark, copy, away = blocks
     role, create = re.findall(r"[^;]+;", machine.say(database.text))
     assert settings.file
 
@@ -132,7 +132,7 @@ def test_way_through_the_page_works(
     (machine.folder / settings.file.lstrip("/")).write_text(machine.say(settings.text))
     follow(machine, start)
     operate_through(balancer, machine)
-    follow(machine, upgrade, backup)
+    follow(machine, upgrade, away, backup)
     machine.stop()
     follow(machine, restore, mark)
     postgres.drop(postgres.url(NAME))

@@ -1,6 +1,6 @@
 """A Maintenance in each state: the same words wherever an operator looks.
 
-A real scheduler, store, control API, console and command; only the executor is a stand-in.
+A real scheduler, store, control API, console and command; only the impacts are not real.
 """
 
 import json
@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from starlette.testclient import TestClient
 from tests.http.conftest import FLEET, MORNING, TOKEN, HandClock
 from tests.loopback import on_loopback
 from tests.replicas import ITSELF
+from tests.tasks import RUNNING, Assigner, Workers
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app as command
@@ -28,15 +28,14 @@ from forewarn.console.pulse import Pulse
 from forewarn.control.app import create_app
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
-from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus, OwnerAway
-from forewarn.domain.names import VmName
 from forewarn.domain.notification import Notification, Target
 from forewarn.domain.standing import NEEDS_OPERATOR, NOT_OVER, MaintenanceStatus
+from forewarn.domain.task import Owner, assign
 from forewarn.operations.context import Context, Rules
+from forewarn.operations.tasks import begin_task
 from forewarn.ports.metrics import Distribution, Tally
-from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventId
+from forewarn.ports.store import Store, Transaction
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.lock import SoleReplica
 from forewarn.telemetry.metrics import FigureSources, exporter
@@ -44,38 +43,25 @@ from forewarn.telemetry.metrics import FigureSources, exporter
 ALERTS = Path(__file__).parents[2] / "contrib/prometheus/alerts.yml"
 AWAY = OwnerAway(
     name="kvm-a",
-    since=MORNING.replace(hour=3, minute=12, second=7),
-    pages_at=MORNING.replace(hour=3, minute=17, second=7),
+    since=MORNING.replace(hour=7, minute=57, second=7),
+    pages_at=MORNING.replace(hour=8, minute=2, second=7),
 )
 LOST = Impact(status=ImpactStatus.UNKNOWN, reason="no answer")
-GONE = replace(LOST, ask_again_at=MORNING + timedelta(minutes=1), away=AWAY)
 STUCK = "the state of the impact on web-0 is unknown"
-REPLICA = "kvm-a (away since 03:12:07, pages at 03:17:07 GMT)"
-
-
-class StandIn:
-    """An executor that says what the test has it say."""
-
-    said = Impact(status=ImpactStatus.RUNNING)
-
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        del event, vm, epoch
-        return self.said
-
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        del event_id, vm
-        return self.said
+REPLICA = "kvm-a (away since 07:57:07, pages at 08:02:07 GMT)"
 
 
 class World:
     """A server with a Maintenance of the set web, and an operator at a terminal and a browser."""
 
     def __init__(self, services: Services, clock: HandClock) -> None:
-        self.store, self.executor = services.store, StandIn()
+        self.store, self.said, self.is_away = services.store, RUNNING, False
+        self.workers = Workers(self.store, lambda _: self.said)
+        self.now = clock.now
         epoch = self.store.write(lambda tx: tx.next_epoch())
         self.scheduler = Scheduler(
             store=self.store,
-            executor=self.executor,
+            assigner=Assigner(),
             context=lambda: self._context(services, clock),
             epoch=epoch,
         )
@@ -94,7 +80,10 @@ class World:
         return replace(services.context("scheduler"), now=clock.now(), rules=rules)
 
     def _settle(self) -> None:
-        self.scheduler.settle()
+        if self.is_away:
+            self.scheduler.settle()
+        else:
+            self.workers.settle(self.scheduler, self.now)
 
     def post(self, path: str, **body: object) -> Any:
         answer = self.api.post(path, json=body)
@@ -112,10 +101,26 @@ class World:
         (event,) = self.api.get("events").json()["events"]
         self.post(f"events/{event['event_id']}/{verb}")
 
-    def start_impact(self, said: Impact = StandIn.said) -> None:
+    def start_impact(self, said: Impact = RUNNING) -> None:
         """Have the first impact begin, of which this is *said*."""
-        self.executor.said = said
+        self.said = said
         self.do_to_event("start")
+
+    def start_impact_elsewhere(self) -> None:
+        """Have the first impact begin on another node, which is away now."""
+        self.is_away = True
+        self.do_to_event("start")
+        (task,) = self.store.read(lambda reading: reading.tasks())
+        owner = Owner(node=AWAY.name, name=AWAY.name, generation=1, heard_at=AWAY.since)
+        theirs = assign(task, owner.node, epoch=task.epoch)
+
+        def work(tx: Transaction) -> None:
+            tx.put_owner(owner)
+            tx.put_task(theirs)
+            assert begin_task(tx, owner, theirs, AWAY.since)
+
+        self.store.write(work)
+        self._settle()
 
     def run(self, *arguments: str) -> Result:
         """Run a command on the server."""
@@ -181,7 +186,7 @@ def bring_about(world: World, status: MaintenanceStatus) -> str:
     world.begin(**later)
     match status:
         case MaintenanceStatus.AWAY:
-            world.start_impact(GONE)
+            world.start_impact_elsewhere()
             return REPLICA
         case MaintenanceStatus.STUCK:
             world.start_impact(LOST)
@@ -275,7 +280,7 @@ def firing(replicas: list[Mapping[str, float]]) -> set[str]:
 
 def test_what_was_stuck_continues_when_an_operator_has_settled_it(world: World) -> None:
     bring_about(world, MaintenanceStatus.STUCK)
-    world.executor.said = StandIn.said
+    world.said = RUNNING
 
     world.do_to_event("complete")
 
@@ -306,7 +311,7 @@ def test_explain_says_what_to_do_while_others_continue(world: World) -> None:
 
 
 def test_limited_operator_is_told_the_status_without_names(world: World) -> None:
-    world.executor.said = LOST
+    world.said = LOST
     world.begin(scopes=["web", "virtual-machine/solo"])
     web, _ = world.api.get("events").json()["events"]
     world.post(f"events/{web['event_id']}/start")

@@ -19,6 +19,7 @@ from forewarn.cli.options import REQUIRED, Flag, argument, option
 from forewarn.cli.output import Row
 from forewarn.cli.session import Session, open_session
 from forewarn.domain.names import is_name
+from forewarn.domain.phrases import count_of
 from forewarn.protocol.errors import ForewarnError
 
 Completions: TypeAlias = Iterable[tuple[str, str]]
@@ -41,7 +42,7 @@ def _completer(
             return [
                 (name, _NOT_PLAIN.sub("?", about))
                 for name, about in ask(session)
-                if is_name(name) and name.lower().startswith(beginning)
+                if all(map(is_name, name.split("/"))) and name.lower().startswith(beginning)
             ]
         except (CommandError, ForewarnError):
             return []
@@ -64,6 +65,23 @@ def _scopes(session: Session) -> Iterator[tuple[str, str]]:
         yield name, f"{kind}, {number} virtual machines"
 
 
+def _replicas(session: Session) -> Iterator[tuple[str, str]]:
+    for replica in session.get("server")["replicas"]:
+        yield replica["name"], f"seen {replica['seen_at']}"
+
+
+def _owners(session: Session) -> Iterator[tuple[str, str]]:
+    owners = Counter(task["owner"] for task in session.get("tasks")["tasks"])
+    for name, number in owners.items():
+        yield name, count_of(number, "task")
+
+
+def _settleable(session: Session) -> Iterator[tuple[str, str]]:
+    for task in session.get("tasks")["tasks"]:
+        if task["can_settle"]:
+            yield task["task_id"], f"{task['runner']} of {task['owner']}"
+
+
 def _several(session: Session, noun: str, **query: Any) -> Iterable[Row]:
     answer: Row = session.get(noun, limit=_MOST, **query)
     rows: Iterable[Row] = answer[noun.replace("-", "_")]
@@ -82,9 +100,12 @@ host_names: Final = _completer(
 event_ids: Final = _completer(
     _listed("events", "event_id", _describe_event, status=["Scheduled", "Started"])
 )
-_maintenance_ids: Final = _completer(
+maintenance_ids: Final = _completer(
     _listed("maintenances", "maintenance_id", lambda it: f"{it['status']} {it['event_type']}")
 )
+replica_names: Final = _completer(_replicas)
+owner_names: Final = _completer(_owners)
+settleable_tasks: Final = _completer(_settleable)
 _schedule_names: Final = _completer(
     _listed("schedules", "name", lambda it: f"{it['status']}, every {it['every']}")
 )
@@ -105,7 +126,7 @@ EventArgument = Annotated[
 ]
 MaintenanceArgument = Annotated[
     str,
-    argument("ID", "Id, or its first characters.", autocompletion=_maintenance_ids),
+    argument("ID", "Id, or its first characters.", autocompletion=maintenance_ids),
 ]
 AFFECTED: Final = Flag(
     kind=list[str],

@@ -54,6 +54,8 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "host": _noun("Show, label, close, remove and set up hosts."),
     "event": _noun("Announce, follow and change events."),
     "maintenance": _noun("Plan, start and steer maintenance of many virtual machines."),
+    "task": _noun("List what is carried out; settle what is unknown.", is_rare=True),
+    "replica": _noun("List replicas; hand over, or forget one.", is_rare=True),
     "schedule": _noun("Start Maintenances automatically on recurring dates.", is_rare=True),
     "gate": _noun("List and test the gates between steps.", is_rare=True),
     "emulator": _for_tests("Run a program against a throw-away server.", usual_verb="run"),

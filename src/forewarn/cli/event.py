@@ -273,6 +273,11 @@ def complete(
         body = {"outcome": "failed" if failed else "succeeded", "reason": reason}
         answer = session.post("events", event_id, "complete", body=body)
     show_events(session, answer)
+    for event in _events_of(answer):
+        if event["event_status"] == "Started":
+            # On the other stream, for a program reads the answer itself.
+            names = ", ".join(event["resources"])
+            print_line(f"{names} is done; its event ends with {event['host']}", err=True)
 
 
 @command(app, "cancel", DRY_RUN)

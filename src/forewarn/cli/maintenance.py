@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.arguments import MaintenanceArgument
+from forewarn.cli.arguments import HostArgument, MaintenanceArgument
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.ids import complete_id
@@ -126,6 +126,48 @@ def retry(session: Session, maintenance_id: MaintenanceArgument, places: Places 
     _steer(session, maintenance_id, "retry", {"places": places or []})
 
 
+@command(app, "complete", YES)
+def complete(session: Session, maintenance_id: MaintenanceArgument, host: HostArgument) -> None:
+    """Record that the work on a host is done.
+
+    Tasks that have not begun are withdrawn, and unknown ones are settled as done. The
+    events of the host end when no task of it is running any more.
+
+    Example: forewarn maintenance complete 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3 --yes
+    """
+    _end_turn(session, maintenance_id, host, "complete", "as done")
+
+
+@command(app, "fail", YES)
+def fail(session: Session, maintenance_id: MaintenanceArgument, host: HostArgument) -> None:
+    """Record that the work on a host has failed.
+
+    Tasks that have not begun are withdrawn, and unknown ones are settled as failed. When
+    no task of the host is running any more, retry or skip it.
+
+    Example: forewarn maintenance fail 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3 --yes
+    """
+    _end_turn(session, maintenance_id, host, "fail", "as failed")
+
+
+def _end_turn(session: Session, maintenance_id: str, host: str, verb: str, outcome: str) -> None:
+    maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
+    session.confirm(f"Record the work on {host} in {maintenance_id} {outcome}?")
+    _steer(session, maintenance_id, verb, {"host": host})
+    _tell_running(session, maintenance_id, host)
+
+
+def _tell_running(session: Session, maintenance_id: str, host: str) -> None:
+    """Say what keeps *host* busy although its turn is over."""
+    for task in session.get("tasks", host=host, maintenance_id=maintenance_id)["tasks"]:
+        may = "may still be" if task["state"] == "unknown" else "is still"
+        print_line(
+            f"{task['task_id']} {may} running (owner: {task['owner']}); {host} stays busy until "
+            "it ends or times out.",
+            err=True,
+        )
+
+
 @command(app, "skip", YES)
 def skip(session: Session, maintenance_id: MaintenanceArgument, places: Places = None) -> None:
     """Skip failed hosts or scopes; they stay as they are.
@@ -136,6 +178,8 @@ def skip(session: Session, maintenance_id: MaintenanceArgument, places: Places =
     maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
     session.confirm(f"Skip {wanted} in {maintenance_id}?")
     _steer(session, maintenance_id, "skip", {"places": places or []})
+    for place in places or ():
+        _tell_running(session, maintenance_id, place)
 
 
 @command(app, "abort", YES)

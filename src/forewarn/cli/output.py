@@ -216,6 +216,12 @@ def shorten_ids(lines: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     ]
 
 
+def short_node(replica: Row) -> str:
+    """Return the node of a replica as it is shown beside its name: short, like an id."""
+    node: str = replica["node"]
+    return node.rpartition(":")[2][:_SHORTEST_ID]
+
+
 def time_of(value: str | None) -> ShownMoment | None:
     """Return a time of the API."""
     return None if value is None else ShownMoment(datetime.fromisoformat(value).astimezone(UTC))

@@ -11,6 +11,7 @@ from forewarn.cli.output import (
     fields_of,
     print_fields,
     print_parts,
+    short_node,
     time_of,
     wall_time_of,
 )
@@ -29,6 +30,7 @@ _EXECUTORS: Final[Columns] = {"executors": "executor_problem"}
 _JUST_NOW: Final = timedelta(seconds=2)
 _REPLICAS: Final[Columns] = {
     "replica": "name",
+    "node": short_node,
     "version": "version",
     "leader": lambda replica: f"yes, epoch {replica['epoch']}" if replica["is_leader"] else "no",
     "since": lambda replica: wall_time_of(replica["started_at"]),
@@ -50,9 +52,9 @@ def status(
 ) -> None:
     """Show the server, its replicas and unfinished Maintenances.
 
-    BEHIND is the number of changes that a replica had not received when it was last
-    seen, and LAG is the age of the oldest. With --ready, the command fails unless the
-    server serves polls.
+    NODE is the beginning of the id of a replica's state directory. BEHIND is the number
+    of changes that a replica had not received when it was last seen, and LAG is the age
+    of the oldest. With --ready, the command fails unless the server serves polls.
 
     Example: forewarn status
     """

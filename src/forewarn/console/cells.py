@@ -12,6 +12,7 @@ from forewarn.domain.names import HostName, VmName
 from forewarn.domain.phrases import say_moment
 from forewarn.domain.topology import Topology, VirtualMachine
 from forewarn.operations.enabling import find_unpolled
+from forewarn.operations.tasks import find_impacts
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -104,7 +105,7 @@ class FleetSight:
 def look_at_fleet(reading: Reading, now: datetime) -> FleetSight:
     """Return the fleet with the state of each virtual machine."""
     topology = reading.topology()
-    impacts = reading.knowledge().impacts
+    impacts = find_impacts(reading)
     return FleetSight(
         topology=topology,
         involved=find_involved(topology, reading.events_in_flight(), impacts, now),

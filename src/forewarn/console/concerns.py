@@ -101,7 +101,6 @@ _MANY: Final[Mapping[object, str]] = {
     ReasonKind.BY_HAND: "Waiting for an operator to carry out and complete {}.",
     ReasonKind.UNKNOWN: "The state of the impact of {} is unknown.",
     ReasonKind.NOT_BEGUN: "The impact of {} is about to begin.",
-    ReasonKind.NOT_ASKED: "The impact of {} is about to begin.",
 }
 """How kinds are said that several events of a Maintenance have in common."""
 

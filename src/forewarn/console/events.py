@@ -20,7 +20,6 @@ from forewarn.console.visit import (
 from forewarn.desk.explanations import explain_event_to
 from forewarn.domain.event import TRANSITIONS, Approver, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.impact import Impact
-from forewarn.domain.knowledge import read_at
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.phrases import say_names
@@ -43,6 +42,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.seen import show_versions
+from forewarn.operations.tasks import find_impacts
 from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.versions import NEWEST
@@ -135,7 +135,7 @@ def _look(reading: Reading, wanted: EventId, now: datetime) -> _Look:
         event=event,
         policy=policy,
         ledger=reading.ledger(event.event_id),
-        resources=_resources(reading, event, policy, now),
+        resources=_resources(reading, event, policy),
         maintenance=reading.maintenance(maintenance_id) if maintenance_id else None,
         partners=_count_partners(reading, event),
         documents=_documents(reading, event, now) if scope else (),
@@ -143,11 +143,9 @@ def _look(reading: Reading, wanted: EventId, now: datetime) -> _Look:
     )
 
 
-def _resources(
-    reading: Reading, event: ScheduledEvent, policy: Policy, now: datetime
-) -> tuple[ResourceLine, ...]:
+def _resources(reading: Reading, event: ScheduledEvent, policy: Policy) -> tuple[ResourceLine, ...]:
     fleet = reading.topology().virtual_machines
-    impacts = read_at(reading.knowledge(), now).impacts if event.is_in_flight else {}
+    impacts = find_impacts(reading) if event.is_in_flight else {}
     approved = {each.name: each.approved_at for each in event.approvals}
     is_scheduled = event.event_status is EventStatus.SCHEDULED
     missing = missing_approvals(event, policy.approval) if is_scheduled else ()

@@ -18,6 +18,7 @@ from forewarn.domain.topology import DeliveryScope, Host, VirtualMachine
 from forewarn.operations.context import Context
 from forewarn.operations.events import operate
 from forewarn.operations.seen import see
+from forewarn.operations.tasks import find_impacts
 from forewarn.ports.entries import Membership, Showing
 from forewarn.ports.store import Reading
 from forewarn.protocol.versions import API_VERSIONS, NEWEST
@@ -168,7 +169,7 @@ def _find(
             raise UnknownVirtualMachineError(name)
         return (), KnownMachine(name=memberships[-1].vm, vm=None, memberships=memberships)
     in_flight = reading.events_in_flight([vm.scope_id])
-    involved = find_involved(topology, in_flight, reading.knowledge().impacts, context.now)
+    involved = find_involved(topology, in_flight, find_impacts(reading), context.now)
     last_polled_at = reading.last_polls([vm.name]).get(vm.name)
     is_unpolled = not is_enabled(last_polled_at, context.now)
     return in_flight, KnownMachine(

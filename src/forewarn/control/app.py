@@ -31,6 +31,7 @@ from forewarn.control import (
     seen,
     server,
     sign_in_links,
+    tasks,
     tokens,
     virtual_machines,
     watching,
@@ -66,6 +67,7 @@ _NOUNS: Final = (
     audit,
     faults,
     requests,
+    tasks,
     tokens,
     sign_in_links,
 )

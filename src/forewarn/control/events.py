@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Final, TypedDict, Unpack
 
 from fastapi import APIRouter, Path, Query
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
@@ -194,13 +194,27 @@ def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     return _change(caller, key, event_id, start_event)
 
 
+class CompletedEventView(EventView):
+    """One event, after an operator said that its impact is done."""
+
+    impact: str | None = Field(
+        description='"done by hand" if the event stays Started until the turn of its host is over.'
+    )
+
+
 @router.post("/{event_id}/complete", name="event complete", dependencies=CHANGES)
 def complete(
     caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest = _COMPLETE
-) -> EventView:
-    """Complete a Started event."""
-    verb = partial(complete_event, outcome=request.outcome, reason=request.reason)
-    return _change(caller, key, event_id, verb)
+) -> CompletedEventView:
+    """Complete a Started event. While work on its host is to come, only its impact is done."""
+
+    def verb(tx: Transaction, context: Context) -> CompletedEventView:
+        event = complete_event(tx, context, event_id, request.outcome, request.reason)
+        impact = "done by hand" if event.is_in_flight else None
+        return fill(CompletedEventView, event, impact=impact)
+
+    current = partial(_detail, event_id=event_id)
+    return caller.write_once(key, CompletedEventView, verb, current=current)
 
 
 @router.post("/{event_id}/cancel", name="event cancel", dependencies=CHANGES)

@@ -20,12 +20,17 @@ from forewarn.desk.schemas import RequestModel
 from forewarn.desk.services import Services
 from forewarn.domain.access import AccessError, Principal
 from forewarn.domain.errors import InvalidError, says
-from forewarn.domain.host_offer import HostOffer
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import HostName, OperationId, name_key
+from forewarn.domain.names import HostName, name_key
 from forewarn.domain.roles import Role
+from forewarn.domain.task import Task, TaskKey
 from forewarn.operations.context import Context
-from forewarn.operations.host_offers import find_offers, report_offer, take_offer
+from forewarn.operations.tasks import (
+    describe_offer,
+    find_fetched_tasks,
+    report_fetched_task,
+    take_task,
+)
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Transaction
 
@@ -73,16 +78,17 @@ def host_offer_routes() -> tuple[BaseRoute, ...]:
 
 async def _list(request: Request) -> Response:
     services, _, host = _identify(request)
-    offers = await asyncio.to_thread(
-        services.store.read, lambda reading: find_offers(reading, host)
+    described = await asyncio.to_thread(
+        services.store.read,
+        lambda reading: [_describe(task) for task in find_fetched_tasks(reading, host)],
     )
-    return JSONResponse({"host": host, "tasks": [_describe(offer) for offer in offers]})
+    return JSONResponse({"host": host, "tasks": described})
 
 
 async def _take(request: Request) -> Response:
     _identify(request)
     ticket = (await read_body(request, OfferTaking)).ticket
-    return await _write(request, partial(take_offer, ticket=ticket))
+    return await _write(request, partial(take_task, ticket=ticket))
 
 
 async def _report(request: Request) -> Response:
@@ -95,7 +101,7 @@ async def _report(request: Request) -> Response:
         reason="".join(filter(str.isprintable, report.reason)),
         moved_to=None if report.host is None else host,
     )
-    return await _write(request, partial(report_offer, said=said))
+    return await _write(request, partial(report_fetched_task, said=said))
 
 
 def _identify(request: Request) -> tuple[Services, Principal, HostName]:
@@ -106,17 +112,18 @@ def _identify(request: Request) -> tuple[Services, Principal, HostName]:
     return request.app.state.services, principal, principal.host
 
 
-def _describe(offer: HostOffer) -> dict[str, object]:
-    return {"name": offer.task, "status": offer.status, "order": offer.order}
+def _describe(task: Task) -> dict[str, object]:
+    order = {**task.details["order"], "epoch": task.epoch}
+    return {"name": task.name, "status": describe_offer(task), "order": order}
 
 
 async def _write(
     request: Request,
-    work: Callable[[Transaction, Context, HostName, tuple[OperationId, str]], None],
+    work: Callable[[Transaction, Context, HostName, TaskKey], None],
 ) -> Response:
     services, principal, host = _identify(request)
-    offered = OperationId(request.path_params["operation_id"]), request.path_params["task"]
+    key = str(request.path_params["operation_id"]), str(request.path_params["task"])
     where = request.client.host if request.client else ""
     asked = replace(services.context(principal.name), where=where, actor=Actor.OPERATOR)
-    await asyncio.wrap_future(services.store.submit(lambda tx: work(tx, asked, host, offered)))
+    await asyncio.wrap_future(services.store.submit(lambda tx: work(tx, asked, host, key)))
     return Response(status_code=204)

@@ -16,7 +16,6 @@ from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import CloseRequest, EventView, HostPatch, View
 from forewarn.desk.shapes import mirrors, several
 from forewarn.domain.event import Share
-from forewarn.domain.host_offer import OfferStatus
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.hosts import (
@@ -30,6 +29,7 @@ from forewarn.operations.hosts import (
 )
 from forewarn.operations.patches import patch_host
 from forewarn.operations.repeats import RequestKey
+from forewarn.operations.tasks import describe_offer, fetching_node
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -60,7 +60,7 @@ class HostTaskView(View):
 
     task: str
     operation_id: str
-    status: OfferStatus
+    status: str
     offered_at: datetime
     heard_at: datetime | None
     reason: str
@@ -141,8 +141,18 @@ def _view(reading: Reading, name: str) -> HostDetailView:
     topology = reading.topology()
     load = find_load(reading, name)
     shares = split_by_update_domain(topology, load.virtual_machines)
-    offers = reading.open_offers(load.host.name)
-    parts = {"shares": shares, "events": load.events, "tasks": offers}
+    tasks = tuple(
+        {
+            "task": task.name,
+            "operation_id": task.subject,
+            "status": describe_offer(task),
+            "offered_at": task.reserved_at,
+            "heard_at": task.heard_at,
+            "reason": task.said.reason,
+        }
+        for task in reading.open_tasks(fetching_node(load.host.name))
+    )
+    parts = {"shares": shares, "events": load.events, "tasks": tasks}
     return HostDetailView.model_validate(_fields(load) | parts)
 
 

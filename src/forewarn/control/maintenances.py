@@ -26,15 +26,17 @@ from forewarn.desk.maintenances import (
     maintenance_view,
     plan_view,
 )
-from forewarn.desk.schemas import View
+from forewarn.desk.schemas import RequestModel, View
 from forewarn.desk.shapes import fill, mirrors, several
 from forewarn.domain.blockers import Blocker, Verdict
+from forewarn.domain.host_operation import OperationOutcome
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.operations.context import Context
 from forewarn.operations.courses import change_course
 from forewarn.operations.maintenances import (
     abort_maintenance,
+    end_host_turn,
     pause_maintenance,
     report_maintenance,
     report_maintenances,
@@ -64,6 +66,12 @@ class VerdictView(View):
     """When a Maintenance continues automatically, or what an operator has to do first."""
 
     actions: tuple[str, ...]
+
+
+class HostTurnRequest(RequestModel):
+    """The host whose turn ends."""
+
+    host: str
 
 
 class StandstillView(View):
@@ -182,6 +190,24 @@ def skip(
 ) -> MaintenanceView:
     """Skip failed hosts or scopes; a named host even during its work."""
     return _steer(caller, key, partial(skip_failures, places=request.places), maintenance_id)
+
+
+@router.post("/{maintenance_id}/complete", name="maintenance complete", dependencies=CHANGES)
+def complete(
+    caller: Operating, key: Key, maintenance_id: str, request: HostTurnRequest
+) -> MaintenanceView:
+    """End the turn of a host as done by hand; running tasks keep it busy until they end."""
+    steer = partial(end_host_turn, host=request.host, outcome=OperationOutcome.SUCCEEDED)
+    return _steer(caller, key, steer, maintenance_id)
+
+
+@router.post("/{maintenance_id}/fail", name="maintenance fail", dependencies=CHANGES)
+def fail(
+    caller: Operating, key: Key, maintenance_id: str, request: HostTurnRequest
+) -> MaintenanceView:
+    """End the turn of a host as failed; running tasks keep it busy until they end."""
+    steer = partial(end_host_turn, host=request.host, outcome=OperationOutcome.FAILED)
+    return _steer(caller, key, steer, maintenance_id)
 
 
 @router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=CHANGES)

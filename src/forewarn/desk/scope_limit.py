@@ -23,6 +23,7 @@ from forewarn.domain.notification import Notification, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.roles import Role
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.task import Task
 from forewarn.domain.topology import Topology
 from forewarn.ports.entries import LedgerEntry, LedgerLine, Membership
 from forewarn.ports.store import Reading, Transaction
@@ -146,6 +147,22 @@ class _Scopes:
         hosts = self.fleet.hosts
         return tuple(replace(each, reason="") for each in operations if each.host in hosts)
 
+    def operation(self, operation: HostOperation | None) -> HostOperation | None:
+        return next(iter(self.operations((operation,))), None) if operation else None
+
+    def tasks(self, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+        return tuple(part for task in tasks if (part := self._task(task)) is not None)
+
+    def _task(self, task: Task) -> Task | None:
+        if task.is_impact:
+            return task if self.has_event(EventId(task.subject)) else None
+        if task.host not in self.fleet.hosts or (task.vm and not self.has_vm(task.vm)):
+            return None
+        if not self.outside_task(task):
+            return task
+        # What is said of the host may name virtual machines of other scopes.
+        return replace(task, said=replace(task.said, reason=""))
+
     def memberships(self, memberships: tuple[Membership, ...]) -> tuple[Membership, ...]:
         shown: list[Membership] = []
         for known in memberships:
@@ -180,6 +197,13 @@ class _Scopes:
         touched = [vm.name for vm in others if vm.name in resources or vm.host in hosts]
         # A host that carries nothing is in nobody's scopes.
         return touched or sorted(hosts.difference(vm.host for vm in vms if vm.host))
+
+    def outside_task(self, task: Task) -> Sequence[str]:
+        if task.is_impact:
+            event = self.everything.event(EventId(task.subject))
+            return () if event is not None and self.covers(event.scope_id) else (task.name,)
+        vms = self.everything.topology().virtual_machines.values()
+        return [v.name for v in vms if v.host == task.host and not self.covers(v.scope_id)]
 
     def outside_operation(self, operation: HostOperation) -> Sequence[str]:
         vms = self.everything.topology().virtual_machines.values()
@@ -283,14 +307,14 @@ class LimitedReading:
     user_operations_in_flight = _whole(Reading.user_operations_in_flight)  # limited together
     ledger = _only(Reading.ledger, _Scopes.has_event, lambda _: ())
     last_sequence = _whole(Reading.last_sequence)
-    simulated_impact = _only(Reading.simulated_impact, _Scopes.has_event, lambda _: None)
 
     maintenance = _part(Reading.maintenance, _Scopes.maintenance)
     maintenances = _page(Reading.maintenances, _Scopes.maintenance)
     operations_under_way = _part(Reading.operations_under_way, _Scopes.operations)
     operations_of = _part(Reading.operations_of, _Scopes.operations)
+    host_operation = _part(Reading.host_operation, _Scopes.operation)
     # The work on a host affects all who are there.
-    open_offers = _part(Reading.open_offers, lambda _, __: ())
+    open_tasks = _part(Reading.open_tasks, lambda _, __: ())
     soaks = _part(Reading.soaks, _Scopes.by_scope)
     scenario_run = _part(Reading.scenario_run, _Scopes.run)
     scenario_runs = _page(Reading.scenario_runs, _Scopes.run)
@@ -309,14 +333,16 @@ class LimitedReading:
     notification = _part(Reading.notification, _Scopes.notification)
     notifications = _narrowed(Reading.notifications)
     lease_epoch = _whole(Reading.lease_epoch)
-    knowledge = _whole(Reading.knowledge)
+    gate_answers = _whole(Reading.gate_answers)
+    tasks = _part(Reading.tasks, _Scopes.tasks)
+    owners = _whole(Reading.owners)
     setting = _whole(Reading.setting)
     kept_answer = _whole(Reading.kept_answer)
 
     audit = token = tokens = session = ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = topology_at_hand = _refused
-    next_notifications = targets_waited_for = told = reserved_on = host_operation = _refused
-    host_offer = _refused
+    next_notifications = targets_waited_for = told = _refused
+    task = tasks_of = _refused
 
 
 class LimitedTransaction(LimitedReading):
@@ -328,6 +354,7 @@ class LimitedTransaction(LimitedReading):
     put_event = _inside(Transaction.put_event, _Scopes.outside_event)
     put_maintenance = _inside(Transaction.put_maintenance, _Scopes.outside_maintenance)
     put_operation = _inside(Transaction.put_operation, _Scopes.outside_operation)
+    put_task = _inside(Transaction.put_task, _Scopes.outside_task)
     put_document = _only(Transaction.put_document, _Scopes.covers, _Scopes.refuse)
     put_soak = _only(Transaction.put_soak, _Scopes.covers, _Scopes.refuse)
     append_ledger = _only(Transaction.append_ledger, _Scopes.is_of_event, _Scopes.refuse)
@@ -335,10 +362,11 @@ class LimitedTransaction(LimitedReading):
     append_audit = _whole(Transaction.append_audit)
     put_answer = _whole(Transaction.put_answer)
 
-    put_schedule = remove_schedule = put_told = put_offer = prune_offers = _refused
+    put_schedule = remove_schedule = put_told = prune_tasks = _refused
+    put_owner = remove_owner = _refused
     put_topology = put_scenario_run = put_token = put_setting = _refused
     put_session = remove_session = prune_sessions = _refused
     put_polls = put_showings = prune_showings = _refused
-    put_polled_at = put_simulated_impact = next_epoch = check_epoch = _refused
+    put_polled_at = next_epoch = check_epoch = _refused
     remove_memberships = remove_documents = put_memberships = put_preview_wire = _refused
-    prune_notifications = prune_answers = put_knowledge = reserve = _refused
+    prune_notifications = prune_answers = put_gate_answers = _refused

@@ -5,10 +5,12 @@ from datetime import datetime, timedelta
 import forewarn
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import View
+from forewarn.domain.errors import ConflictError, says
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.walk import find_states
 from forewarn.operations import pausing
+from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import look
 from forewarn.ports.replicas import KnownReplica, Replicas, RollCall
 
@@ -25,13 +27,14 @@ class ServerView(View):
 
 
 class ReplicaView(View):
-    """A server process on the database, as of its last report.
+    """A server process on the database, as of its last report. Its node is its state directory.
 
     At that time it had not yet received `changes_behind` committed changes, the oldest of them
     `lag_in_milliseconds` old. A replica that is not present has crashed or hangs.
     """
 
     name: str
+    node: str
     address: str
     version: str
     settings: dict[str, str]
@@ -97,9 +100,36 @@ def resume_server(caller: Caller) -> ServerView:
     return _view(caller, None)
 
 
+@says("{problem}")
+class HandOverRefusedError(ConflictError):
+    """A replica that cannot hand over."""
+
+    problem: str
+
+
+def hand_over(caller: Caller) -> str:
+    """Let another replica lead, and return the name of this one; it still reports its tasks."""
+    replicas = caller.services.replicas
+    roll = replicas.call_roll()
+    leader = next((each.identity for each in roll.replicas if each.is_leader), None)
+    if leader is None or leader.replica_id != replicas.itself.replica_id:
+        known = (
+            f"Replica {leader.name} at {leader.address} leads; send the request there."
+            if leader
+            else "No replica leads at the moment; try again."
+        )
+        raise HandOverRefusedError(f"This replica does not lead. {known}")
+    if len(roll.present) == 1:
+        raise HandOverRefusedError("There is no other replica that could lead.")
+    caller.write(lambda tx, context: record_audit(tx, context, "replica hand-over", leader.name))
+    caller.services.hand_over()
+    return leader.name
+
+
 def _replica(known: KnownReplica, roll: RollCall, replicas: Replicas) -> ReplicaView:
     return ReplicaView(
         name=known.identity.name,
+        node=known.identity.node,
         address=known.identity.address,
         version=known.identity.version,
         settings=dict(known.identity.settings),

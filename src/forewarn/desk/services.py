@@ -120,6 +120,8 @@ class Services:
     slow_verbs: SlowVerbs = field(default_factory=SlowVerbs)
     executor_problem: Callable[[], str] = lambda: ""
     """What is wrong with the executor file, if anything is."""
+    hand_over: Callable[[], None] = lambda: None
+    """Let another replica lead."""
     failing: Callable[[], tuple[str, ...]] = tuple
     """The loops that have died and are about to be restarted."""
     jumps: Callable[[], Sequence[ClockJump]] = tuple

@@ -123,6 +123,7 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
     roll = services.replicas.call_roll()
     sound = ReplicaView(
         name=ITSELF.name,
+        node="kvm-1:0123",
         address=ITSELF.address,
         version=ITSELF.version,
         settings=dict(ITSELF.settings),

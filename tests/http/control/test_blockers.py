@@ -5,7 +5,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from forewarn.domain.knowledge import NOTHING
+from forewarn.executors.simulated import Simulated
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
@@ -41,7 +41,7 @@ def turn(store: Store, app: FastAPI) -> None:
     """Have a scheduler do what is due."""
     context: Context = app.state.services.context("scheduler")
     epoch = store.write(lambda tx: tx.next_epoch())
-    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=epoch))
+    store.write(lambda tx: decide_and_record(tx, context, {}, Simulated(), epoch=epoch))
 
 
 def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store) -> None:

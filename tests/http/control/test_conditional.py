@@ -127,7 +127,7 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
     }
     steering = {
         f"POST maintenances/{{maintenance_id}}/{verb}"
-        for verb in ("pause", "resume", "retry", "skip", "abort")
+        for verb in ("pause", "resume", "retry", "complete", "fail", "skip", "abort")
     }
     assert taking["If-None-Match"] == taking["ETag"] == tagged
     assert taking["If-Match"] == events | steering | {

@@ -1,12 +1,10 @@
 """/events/{event_id}/explain: reasons as sentences and as data."""
 
 import httpx2
+from tests.http.control.tasks import put_impact
 
-from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import Knowledge
-from forewarn.domain.names import VmName
+from forewarn.domain.task import TaskState
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventId
 
 REBOOT = {"event_type": "Reboot", "resources": ["web-0"]}
 
@@ -60,15 +58,15 @@ def test_scheduled_event_is_explained(api: httpx2.Client) -> None:
     }
 
 
-def test_what_the_executor_said_reaches_the_explanation(api: httpx2.Client, store: Store) -> None:
+def test_what_the_owner_of_the_impact_said_reaches_the_explanation(
+    api: httpx2.Client, store: Store
+) -> None:
     event_id = create(api, started=True)
-    unknown = Impact(status=ImpactStatus.UNKNOWN, reason="no answer")
-    told = Knowledge(impacts={(EventId(event_id), VmName("web-0")): unknown})
-    store.write(lambda tx: tx.put_knowledge(told, epoch=tx.next_epoch()))
+    put_impact(store, event_id, "web-0", TaskState.UNKNOWN)
 
     answer = api.get(f"events/{event_id}/explain").json()
 
-    assert [reason["about"] for reason in answer["reasons"]] == ["no answer"]
+    assert [reason["about"] for reason in answer["reasons"]] == ["db-9 is away"]
 
 
 def test_event_that_never_existed_is_not_found(api: httpx2.Client) -> None:

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 from tests.http.conftest import HandClock
 
-from forewarn.domain.knowledge import NOTHING
+from forewarn.executors.simulated import Simulated
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
@@ -23,7 +23,7 @@ def tick(store: Store, clock: HandClock) -> None:
         at=clock.now(),
         new_id=lambda: event_id(f"{epoch:04x}{next(numbers):028x}"),
     )
-    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=epoch))
+    store.write(lambda tx: decide_and_record(tx, context, {}, Simulated(), epoch=epoch))
 
 
 @pytest.fixture

@@ -5,12 +5,10 @@ from typing import Any
 import httpx2
 import pytest
 from tests.executors.host_work import WORK
-from tests.host_worker.own_host import put_operation
+from tests.host_worker.own_host import put_operation, reserve
 from tests.http.conftest import MORNING
 
-from forewarn.domain.host_offer import HostOffer
 from forewarn.domain.names import VmName
-from forewarn.executors.host_tasks import HostOrder
 from forewarn.ports.store import Store
 
 FLEET = {
@@ -68,24 +66,18 @@ def test_host_without_machines_is_listed_and_shown(hosts: httpx2.Client) -> None
 
 def test_host_shows_what_it_is_to_fetch(hosts: httpx2.Client, store: Store) -> None:
     put_operation(store, WORK)
-    offer = HostOffer(
-        operation_id=WORK.operation_id,
-        task=WORK.name,
-        host=WORK.host,
-        order=HostOrder(task=WORK, epoch=1).describe(),
-        offered_at=MORNING,
-    )
-    store.write(lambda tx: tx.put_offer(offer))
+    row = reserve(store)
 
     (task,) = show(hosts, "kvm-0")["tasks"]
 
+    assert row.said.reason.startswith("the host has not fetched it yet")
     assert task == {
         "task": "work",
         "operation_id": WORK.operation_id,
         "status": "offered",
-        "offered_at": MORNING.isoformat().replace("+00:00", "Z"),
+        "offered_at": row.reserved_at.isoformat().replace("+00:00", "Z"),
         "heard_at": None,
-        "reason": "",
+        "reason": row.said.reason,
     }
 
 

@@ -45,6 +45,8 @@ NOT_TAKEN = {
     "maintenances/plan",
     "server/pause",
     "server/resume",
+    "server/replicas/hand-over",
+    "server/replicas/forget",
 }
 """A secret is not kept, a fleet may be declared again, so may a pause, a plan changes nothing, the
 others do more than they write."""

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.http.conftest import MORNING, HandClock, Tables, Wall
 from tests.http.control.conftest import hold
+from tests.http.control.tasks import put_work
 from tests.http.control.test_problems import full_disk
 
 from forewarn.control.app import api_routes
@@ -60,6 +61,10 @@ def _steer_maintenances(api: httpx2.Client, store: Store, freeze: Mapping[str, o
     second = api.post("maintenances", json=freeze).json()["maintenance_id"]
     hold(store, second)
     api.post(f"maintenances/{second}/skip", json={})
+    by_host = api.post("maintenances", json={"event_type": "Freeze", "hosts": ["kvm-1"]}).json()
+    for verb in ("complete", "fail"):
+        put_work(store, by_host["maintenance_id"], "kvm-1")
+        api.post(f"maintenances/{by_host['maintenance_id']}/{verb}", json={"host": "kvm-1"})
     for verb in ("pause", "resume", "abort"):
         api.post(f"maintenances/{maintenance}/{verb}")
         if verb != "abort":
@@ -85,6 +90,9 @@ def test_every_change_is_written_under_the_name_of_its_route(
     freeze: dict[str, object] = {"event_type": "Freeze", "scopes": ["web"]}
     _steer_maintenances(api, store, freeze)
     _steer_schedule(api, freeze)
+    put_work(store, "none", "kvm-1")
+    api.post("tasks/settle", json={"outcome": "done", "host": "kvm-1"})
+    api.post("server/replicas/forget", json={"name": "db-9"})
     order = {"name": "spot-eviction", "virtual_machines": ["web-1"]}
     run = api.post("scenario-runs", json=order).json()["run_id"]
     api.post(f"scenario-runs/{run}/stop")
@@ -102,7 +110,8 @@ def test_every_change_is_written_under_the_name_of_its_route(
         for route in api_routes()
         # These need a target or a gate: test_notifications.py, test_gates.py.
         if route.methods != {"GET"} and not route.name.startswith(("notification ", "gate "))
-    } - {"maintenance plan"}  # which changes nothing
+        # The first changes nothing, and the second needs another replica: test_server.py.
+    } - {"maintenance plan", "replica hand-over"}
     assert {entry["outcome"] for entry in done} == {"done"}
     assert {(entry["who"], entry["where"]) for entry in done} == {("alice", "testclient")}
     assert clock.now() > MORNING

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 from tests.http.conftest import Tables
 from tests.http.control.conftest import hold
+from tests.http.control.tasks import put_work
 
 from forewarn.control.app import api_routes
 from forewarn.control.routes import CAN_BE_DRY
@@ -36,6 +37,9 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "maintenances/{maintenance}/abort", None),
     ("POST", "maintenances/{held}/retry", {"places": ["solo"]}),
     ("POST", "maintenances/{held}/skip", {}),
+    ("POST", "maintenances/{at_work}/complete", {"host": "kvm-1"}),
+    ("POST", "maintenances/{at_work}/fail", {"host": "kvm-1"}),
+    ("POST", "tasks/settle", {"outcome": "failed", "owner": "db-9"}),
     ("PATCH", "maintenances/{maintenance}", {"at_once": 2}),
     ("POST", "schedules", {**TUESDAYS, "name": "more"}),
     ("POST", "schedules/patches/pause", None),
@@ -57,7 +61,7 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
 
 @pytest.fixture
 def ids(api: httpx2.Client, store: Store) -> dict[str, str]:
-    """A Scheduled event, a Started one, two Maintenances, a schedule, and an empty host."""
+    """A Scheduled event, a Started one, three Maintenances, a schedule, and an empty host."""
     assert api.post("schedules", json=TUESDAYS).status_code == 201
     api.post("fleet", json={"fleet": {"host": [{"name": "kvm-9"}]}})
     orders = {"event": {}, "started": {"started": True}}
@@ -70,8 +74,11 @@ def ids(api: httpx2.Client, store: Store) -> dict[str, str]:
     begun = api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]}).json()
     held = api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]}).json()
     hold(store, held["maintenance_id"])
+    at_work = api.post("maintenances", json={"event_type": "Freeze", "hosts": ["kvm-1"]}).json()
+    put_work(store, at_work["maintenance_id"], "kvm-1")
     return {
         **events,
+        "at_work": at_work["maintenance_id"],
         "maintenance": begun["maintenance_id"],
         "held": held["maintenance_id"],
     }

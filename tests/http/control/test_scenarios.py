@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import httpx2
 import pytest
 
-from forewarn.domain.knowledge import NOTHING
+from forewarn.executors.simulated import Simulated
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
@@ -30,7 +30,7 @@ def take_steps(store: Store) -> None:
     now = datetime(2026, 1, 5, 8, tzinfo=UTC)
     context = Context(who="scheduler", now=now, at=now, new_id=lambda: event_id("0" * 31 + "e"))
     epoch = store.write(lambda tx: tx.next_epoch())
-    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=epoch))
+    store.write(lambda tx: decide_and_record(tx, context, {}, Simulated(), epoch=epoch))
 
 
 def test_built_in_scenarios_are_listed_in_the_words_of_the_file(api: httpx2.Client) -> None:

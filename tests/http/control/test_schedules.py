@@ -10,7 +10,6 @@ from icalendar import Calendar
 from tests.http.conftest import HandClock
 
 from forewarn.domain.decisions import decide
-from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.schedules import meet_occurrences
@@ -137,7 +136,7 @@ def test_what_became_of_a_date_is_shown_by_the_schedule_and_the_maintenance(
 
     def meet(tx: Transaction) -> None:
         context = app.state.services.context("scheduler")
-        seen = look(tx, context, NOTHING)
+        seen = look(tx, context)
         meet_occurrences(tx, context, seen, decide(seen, context.now).occurrences)
 
     store.write(meet)

@@ -16,7 +16,7 @@ from forewarn.desk.services import Services
 from forewarn.domain.access import OutsideScopesError, Principal, RoleTooLowError
 from forewarn.domain.event import Happening
 from forewarn.domain.host_operation import HostOperation, OperationOutcome, end
-from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId
 from forewarn.domain.notification import Notification, Phase, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.roles import Role
@@ -510,8 +510,6 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
         assert confined.last_polled_at(DB) is confined.last_polled_at(WEB) is None
         assert confined.ledger(other) == ()
         assert len(confined.ledger(own)) == 1
-        assert confined.simulated_impact(other, VmName("db-0")) is None
-        assert confined.simulated_impact(own, VmName("web-0")) is None
         assert [event.event_id for event in confined.events_in_flight()] == [own]
         assert confined.events_in_flight([DB]) == ()
         assert [event.event_id for event in confined.events()] == [own]
@@ -534,6 +532,9 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
             lambda: confined.put_setting("clock", "real"),
             lambda: confined.audit(limit=1),
             confined.tokens,
+            lambda: confined.prune_tasks(before=MORNING),
+            lambda: confined.tasks_of(own),
+            lambda: confined.task((own, "web-0")),
             confined.next_epoch,
         )
         for verb in verbs:

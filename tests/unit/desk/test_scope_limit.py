@@ -17,14 +17,14 @@ PACKAGE = Path(forewarn.__file__).parent
 RULES = {
     # It is about no scope, or for all together.
     "whole": """
-        append_audit kept_answer knowledge last_sequence lease_epoch preview_wires put_answer
-        setting showing user_operations_in_flight
+        append_audit gate_answers kept_answer last_sequence lease_epoch owners preview_wires
+        put_answer setting showing user_operations_in_flight
         """,
     # What is in the scopes is returned.
     "part": """
-        documents event events_in_flight events_of events_under_way last_polls maintenance
-        memberships notification open_offers operation_events operations_of operations_under_way
-        scenario_run schedules soaks topology
+        documents event events_in_flight events_of events_under_way host_operation last_polls
+        maintenance memberships notification open_tasks operation_events operations_of
+        operations_under_way scenario_run schedules soaks tasks topology
         """,
     "page": "maintenances scenario_runs",
     # Nothing else is asked for.
@@ -32,19 +32,19 @@ RULES = {
     # The scope or event that it is about has to be theirs.
     "only": """
         append_ledger document document_at last_polled_at ledger put_document put_notification
-        put_soak simulated_impact
+        put_soak
         """,
     # Everything that it affects has to be in the scopes.
-    "inside": "put_event put_maintenance put_operation",
+    "inside": "put_event put_maintenance put_operation put_task",
     # The admin's.
     "refused": """
-        audit check_epoch host_offer host_operation ledger_after next_epoch next_notifications
-        prepare_topology prune_answers prune_notifications prune_offers prune_sessions
-        prune_showings put_knowledge put_memberships put_offer put_polled_at put_polls
+        audit check_epoch ledger_after next_epoch next_notifications
+        prepare_topology prune_answers prune_notifications prune_sessions prune_showings
+        prune_tasks put_gate_answers put_memberships put_owner put_polled_at put_polls
         put_preview_wire put_scenario_run put_schedule put_session put_setting put_showings
-        put_simulated_impact put_token put_told put_topology remove_documents
-        remove_memberships remove_schedule remove_session reserve reserved_on session
-        superseded_documents superseded_memberships targets_waited_for token tokens told
+        put_token put_told put_topology remove_documents remove_memberships
+        remove_owner remove_schedule remove_session session superseded_documents
+        superseded_memberships targets_waited_for task tasks_of token tokens told
         topology_at_hand
         """,
 }
