@@ -27,6 +27,7 @@ folders = $(sort $(foreach each,$(1),$(word 2,$(subst /, ,$(each)))))
 # Full branch coverage depends on these tests; NOT_COVERING are tests that measure time.
 COVERING := bootstrap/test_presence.py cli/test_output.py cli/test_settings.py contracts files front gates \
   http/control/test_fleet.py http/control/test_hosts.py http/control/test_origins.py http/control/test_scenarios.py \
+  http/control/test_server.py http/control/test_tasks.py http/control/test_turns.py \
   http/metadata notifications operations outbound properties/test_controls.py scheduler storage unit wording
 NOT_COVERING := --ignore=tests/http/metadata/test_crowd.py \
   --deselect=tests/http/metadata/test_board.py::test_fleet_of_100_000_is_learned_at_once

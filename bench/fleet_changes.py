@@ -19,7 +19,7 @@ from typing import Final
 import psycopg
 from clusters import durable_cluster
 from scale import DEFAULT, SCOPE_SIZE, VM, WHOLE, describe, fill
-from servers import Server, running, scheduled_events, wait_until
+from servers import Server, replicas_in, running, scheduled_events, wait_until
 from smoke import new_parser, run, sized
 
 ROUNDS: Final = sized(5, smoke=1)
@@ -62,11 +62,11 @@ def main() -> None:
 
 def _measure(engine: str, vms: int, folder: Path, url: str, *, replicas: int) -> None:
     fill(url, describe(vms))
-    servers = [Server(folder=folder, database=url) for _ in range(replicas)]
+    servers = replicas_in(folder, url, replicas)
     figures = Figures()
     with ExitStack() as stack:
         for server in servers:
-            # The first makes the admin token; the others would not find theirs in the same place.
+            # The first makes the admin token of all.
             stack.enter_context(running(server))
             server.wait_for(scheduled_events(VM))
             wait_until(server.is_ready, "it does not start", SECONDS, pause=0.05)

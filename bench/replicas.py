@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 import psycopg
 from clusters import durable_cluster
-from servers import Server, running, scheduled_events, wait_until
+from servers import Server, replicas_in, running, scheduled_events, wait_until
 from smoke import new_parser, run, sized
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -53,9 +53,9 @@ def main() -> None:
         if cluster is None:
             return
         url = cluster.new_database()
-        trio = [Server(folder=Path(name), database=url) for _ in range(REPLICAS)]
+        trio = replicas_in(Path(name), url, REPLICAS)
         with running(trio[0]):
-            # The first makes the admin token; the others would not find theirs in the same place.
+            # The first makes the admin token of all.
             wait_until(trio[0].is_ready, "it does not start", SECONDS, pause=0.05)
             trio[0].operate("POST", "fleet", {"fleet": FLEET})
             with running(*trio[1:]):

@@ -23,7 +23,8 @@ START_SECONDS: Final = 600.0
 class Server:
     """`forewarn serve` on *database*; connections to it are kept.
 
-    *before* are words to start the command line with, like taskset and env.
+    *before* are words to start the command line with, like taskset and env. Each *replica* of a
+    database has a state directory of its own in *folder*; the first has the folder itself.
     """
 
     folder: Path
@@ -32,6 +33,7 @@ class Server:
     before: tuple[str, ...] = ()
     metadata_port: int = field(default_factory=free_port)
     control_port: int = field(default_factory=free_port)
+    replica: str = ""
     process: subprocess.Popen[bytes] | None = None
     _connections: dict[int, HTTPConnection] = field(default_factory=dict)
 
@@ -41,7 +43,7 @@ class Server:
             "--metadata": f"127.0.0.1:{self.metadata_port}",
             "--control": f"127.0.0.1:{self.control_port}",
             "--database": self.database,
-            "--state-dir": str(self.folder),
+            "--state-dir": str(self.folder / self.replica),
         }
         flags = [word for pair in where.items() for word in pair]
         with self._log.open("ab") as log:
@@ -179,12 +181,18 @@ class Server:
             raise
 
 
+def replicas_in(folder: Path, database: str, number: int) -> list[Server]:
+    """Return that many replicas on one database; the first makes the admin token of all."""
+    names = ("", *(f"replica-{each}" for each in range(1, number)))
+    return [Server(folder=folder, database=database, replica=name) for name in names]
+
+
 @contextmanager
 def running(*servers: Server) -> Iterator[None]:
     """Run *servers* while the block runs."""
     with ExitStack() as stack:
         for server in servers:
-            server.folder.mkdir(exist_ok=True)
+            (server.folder / server.replica).mkdir(parents=True, exist_ok=True)
             stack.callback(server.kill)
             server.start()
         yield

@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from pathlib import Path
+from typing import Any
 
 import psycopg
 from tests.e2e.conftest import (
     ANSWER_SECONDS,
     START_SECONDS,
     Server,
+    ServerMaker,
     scheduled_events,
     wait_until,
 )
@@ -123,6 +126,24 @@ class Crowd:
             if server.approve(vm, event_id).status == 200:
                 with self._lock:
                     self.approvals.add((event_id, vm))
+
+
+def make_replica(
+    make_server: ServerMaker, url: str, folder: Path, number: int, *flags: str, **more: Any
+) -> Server:
+    """Return replica *number*, with a state directory of its own. The first makes the token."""
+    state = ("--state-dir", str(folder / f"s{number}"))
+    return make_server("--database", url, *state, *flags, database=folder / "s0" / "no.db", **more)
+
+
+def make_replicas(
+    make_server: ServerMaker, url: str, folder: Path, *flags: str, **more: Any
+) -> Trio:
+    """Return three replicas; nothing is started yet."""
+    numbers = range(3)
+    return Trio(
+        url, [make_replica(make_server, url, folder, each, *flags, **more) for each in numbers]
+    )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
-from tests.e2e.replicas import Crowd, Trio, check_approvals
+from tests.e2e.replicas import Crowd, Trio, check_approvals, make_replicas
 from tests.patroni import Member, run_patroni
 
 VMS = ("web-0", "web-1", "web-2", "solo-0", "solo-1")
@@ -47,9 +47,8 @@ def test_failover_of_the_database_loses_no_acknowledged_write_and_no_poll(
 ) -> None:
     with run_patroni(ttl=20, synchronous_mode=True) as (primary, standby):
         url = database_url((primary, standby))
-        flags = ("--database", url, "--executor", "simulated", "--speed", "60")
-        state = ("--state-dir", str(tmp_path / "data"))
-        trio = Trio(url, [make_server(*flags, *state) for _ in range(3)])
+        flags = ("--executor", "simulated", "--speed", "60")
+        trio = make_replicas(make_server, url, tmp_path, *flags)
         for server in trio.servers:
             server.start()
         standby.wait_to_be_a("sync")

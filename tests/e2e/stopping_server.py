@@ -1,8 +1,9 @@
 """`forewarn`, but at a point that is named it sends itself a signal, once, if a file is there.
 
 Points of the leader: `record`, inside the transaction that would write its decisions, and `begin`,
-after that transaction and before the executor is told. Of any replica: `write`, inside the
-transaction that announces an event.
+after that transaction and before the runner is told. Of the owner of a task: `claim`, after it has
+committed that the task begins, and before it records that on disk. Of any replica: `write`, inside
+the transaction that announces an event.
 """
 
 import os
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.cli import main
-from forewarn.executors.impacts import ContractedExecutor
+from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.task_log import TaskLog
 from forewarn.scheduler import scheduler
 from forewarn.scheduler.tick import decide_and_record
 from forewarn.storage.transaction import SqlTransaction
@@ -40,8 +42,11 @@ if __name__ == "__main__":
     elif point == "write":
         writing = stop_before(SqlTransaction.put_event, Path(marker), number)
         setattr(SqlTransaction, "put_event", writing)  # noqa: B010 - a method cannot be assigned
+    elif point == "claim":
+        claiming = stop_before(TaskLog.claim, Path(marker), number)
+        setattr(TaskLog, "claim", claiming)  # noqa: B010 - a method cannot be assigned
     else:
-        beginning = stop_before(ContractedExecutor.begin, Path(marker), number)
-        setattr(ContractedExecutor, "begin", beginning)  # noqa: B010 - a method cannot be assigned
+        beginning = stop_before(ProcessRunner.begin, Path(marker), number)
+        setattr(ProcessRunner, "begin", beginning)  # noqa: B010 - a method cannot be assigned
     sys.argv = ["forewarn", *arguments]
     main()

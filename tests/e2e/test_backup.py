@@ -64,7 +64,7 @@ def test_script_does_not_run_twice_when_a_backup_is_restored_without_the_records
     seen, epoch = server.poll("solo-0").incarnation, epoch_of(server)
 
     assert server.stop() == 0
-    shutil.rmtree(server.database.parent / "impacts")
+    shutil.rmtree(server.database.parent / "tasks")
     db(server, "restore", tmp_path / "backup.db")
     server.start()
     assert "is a backup from" in server.operate("GET", "server").json()["pause_reason"]
@@ -74,7 +74,7 @@ def test_script_does_not_run_twice_when_a_backup_is_restored_without_the_records
 
     for _ in range(2):
         wait_until(
-            lambda: "may have begun" in explain(server, event_id),
+            lambda: "the database was restored" in explain(server, event_id),
             "explain does not say so",
             ANSWER_SECONDS,
         )
@@ -111,21 +111,25 @@ def test_backup_that_is_restored_with_the_records_goes_on_where_they_are(
     assert runs(tmp_path) == {event["event_id"]: 1, other["event_id"]: 1}
 
 
-def test_records_that_are_lost_leave_it_in_doubt_what_was_begun(
+def test_records_that_are_lost_leave_it_in_doubt_how_far_the_script_is(
     start_server: ServerMaker, file: Path, tmp_path: Path
 ) -> None:
     server = start_server("--executor-file", str(file))
-    (event,) = server.create("Reboot", "solo-0")
+    (event,) = server.create("Reboot", "solo-0", started=True)
+    (later,) = server.create("Reboot", "solo-1")
+    wait_until(lambda: bool(runs(tmp_path)), "the script does not run", ANSWER_SECONDS)
     assert server.stop() == 0
-    shutil.rmtree(server.database.parent / "impacts")
+    shutil.rmtree(server.database.parent / "tasks")
 
     server.start()
-    server.approve("solo-0", event["event_id"])
-    server.wait_for(event["event_id"], "Started")
+    assert "task_records_incomplete" in server.said()
+    (tmp_path / "go").touch()
+    server.approve("solo-1", later["event_id"])
+    server.wait_for(later["event_id"], "Completed")
 
-    assert "executor_records_incomplete" in server.said()
-    assert "may have begun" in explain(server, event["event_id"])
-    assert not runs(tmp_path)
+    assert "the records of the server were lost" in explain(server, event["event_id"])
+    server.complete(event["event_id"])
+    assert runs(tmp_path) == {event["event_id"]: 1, later["event_id"]: 1}
 
 
 def epoch_of(server: Server) -> int:

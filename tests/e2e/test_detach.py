@@ -14,7 +14,7 @@ from tests.e2e.conftest import FOREWARN, START_SECONDS, STOP_SECONDS, wait_until
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-OURS = {"fleet.toml", "in", "out", "err", "pids"}
+OURS = {"fleet.toml", "in", "out", "err", "pids", "node.id", "tasks"}
 READY = re.compile(r"the server is ready; process (\d+), log (\S+)")
 
 

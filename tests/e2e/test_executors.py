@@ -113,7 +113,7 @@ def test_fleet_follows_a_machine_that_its_script_moved_while_the_server_was_down
     file.write_text(f'[[command]]\nrun = ["sh", "-c", "{text}"]\n', encoding="utf-8")
     server = start_server("--executor-file", str(file))
     (event,) = server.create("Redeploy", "solo-0", started=True)
-    record = f"impacts/{event['event_id']}/solo-0.ended"
+    record = f"tasks/{event['event_id']}/solo-0.ended"
     wait_for_word(server, event["event_id"], "at work")
 
     server.kill()

@@ -164,13 +164,16 @@ def test_work_without_a_record_is_in_doubt_until_its_host_is_skipped_and_others_
     path = start(server)
     wait_for_runs(tmp_path, 1)
     server.kill()
-    shutil.rmtree(server.database.parent / "host-work")
+    shutil.rmtree(server.database.parent / "tasks")
     go(tmp_path, "kvm-0")
     go(tmp_path, "kvm-1")
 
     server.start()
     wait_until(
-        lambda: "may have begun" in str(server.operate("GET", f"{path}/explain").json()),
+        lambda: (
+            "records of the server were lost"
+            in str(server.operate("GET", f"{path}/explain").json())
+        ),
         "nothing is said of the doubt",
         ANSWER_SECONDS,
     )

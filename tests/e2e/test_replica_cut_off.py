@@ -20,7 +20,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
-from tests.e2e.replicas import Trio
+from tests.e2e.replicas import Trio, make_replica
 from tests.needs import find_program, need_root
 from tests.postgres import run_cluster
 
@@ -44,9 +44,8 @@ def test_replica_that_stands_still_in_a_transaction_holds_others_up_for_seconds(
 ) -> None:
     marker = tmp_path / "marker"
     stopping = (sys.executable, str(STOPPING), "write", "SIGSTOP", str(marker))
-    flags = ("--database", postgres_url, "--state-dir", str(tmp_path / "data"))
-    other = make_server(*flags)
-    frozen = make_server(*flags, prefix=stopping, is_replaced=True)
+    other = make_replica(make_server, postgres_url, tmp_path, 0)
+    frozen = make_replica(make_server, postgres_url, tmp_path, 1, prefix=stopping, is_replaced=True)
     other.start()
     frozen.start()
 
@@ -148,9 +147,12 @@ def cut_off_trio(make_server: ServerMaker, tmp_path: Path, cable: Cable) -> Gene
         cluster.run_sql("SELECT pg_reload_conf()")
         url = cluster.new_database()
         far = make_url(url).set(host=OUTSIDE).render_as_string()
-        state = ("--state-dir", str(tmp_path / "data"))
-        flags = ("--executor", "simulated", "--speed", "600", *state, "--database")
-        trio = Trio(url, [make_server(*flags, far), *(make_server(*flags, url) for _ in "12")])
+        flags = ("--executor", "simulated", "--speed", "600")
+        servers = [
+            make_replica(make_server, where, tmp_path, number, *flags)
+            for number, where in enumerate((far, url, url))
+        ]
+        trio = Trio(url, servers)
         leader, *others = trio.servers
         leader.forks = None  # which is outside
         cable.run(leader.start)

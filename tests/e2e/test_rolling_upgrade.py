@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
-from tests.e2e.replicas import Crowd, Trio
+from tests.e2e.replicas import Crowd, Trio, make_replicas
 from tests.needs import find_program
 
 import forewarn
@@ -120,9 +120,8 @@ def run_an_event(trio: Trio) -> None:
 def test_next_release_takes_over_one_replica_after_the_other_without_a_failed_poll(
     make_server: ServerMaker, postgres_url: str, tmp_path: Path
 ) -> None:
-    flags = ("--database", postgres_url, "--executor", "simulated", "--speed", "600")
-    state = ("--state-dir", str(tmp_path / "data"))
-    trio = Trio(postgres_url, [make_server(*flags, *state) for _ in range(3)])
+    flags = ("--executor", "simulated", "--speed", "600")
+    trio = make_replicas(make_server, postgres_url, tmp_path, *flags)
     for server in trio.servers:
         server.start()
     front = make_server()
