@@ -100,8 +100,12 @@ def encode(order: Order) -> bytes:
 
 
 def environment_of(order: Order) -> dict[str, str]:
-    """Return *order* as variables that any environment can have."""
-    return {name: _fit(str(value)) for name, value in order.variables().items()}
+    """Return *order* as variables that any environment can have.
+
+    TASK_ID is the name by which operators know it, and targets can fence by.
+    """
+    variables = {"TASK_ID": "/".join(order.key), **order.variables()}
+    return {name: _fit(str(value)) for name, value in variables.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
