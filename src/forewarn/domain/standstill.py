@@ -61,7 +61,7 @@ _BY_HAND: Final = frozenset(
 )
 """The reasons that remain until somebody acts."""
 _OF_OTHERS: Final = OF_OTHERS | {ReasonKind.OTHER_TASK, ReasonKind.OTHER_TASK_UNKNOWN}
-"""The reasons that end with something else, nobody knows when."""
+"""The reasons that end with something else, at an unknown time."""
 _UNKNOWN: Final = frozenset({ReasonKind.WINDOW, ReasonKind.UNKNOWN, ReasonKind.HOST_UNKNOWN})
 """The reasons that do, too, unless it is known when they are looked at again."""
 

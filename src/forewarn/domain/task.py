@@ -3,7 +3,7 @@
 The impact of an event on a virtual machine is a task, and so is each part of the work on a host.
 The leader reserves a task in the transaction that makes it due. Its owner is a node, a server with
 its state directory, or the host that fetches it. The owner commits `reserved -> begun` before it
-touches anything, so a task that is still reserved was begun by nobody, and a new leader may give it
+touches anything, so no owner has begun a task that is still reserved, and a new leader may give it
 to itself. The owner writes down the end whether or not it leads.
 
 `ARROWS` are all changes of state there are. An owner may only change what is its own: same node,
@@ -30,7 +30,7 @@ SIMULATED: Final = "simulated"
 FETCHED: Final = "host"
 """The runners without a process of the server: rows are all there is to them."""
 ADOPTABLE: Final = frozenset({"webhook", "libvirt"})
-"""The runners whose target recognizes a task that it was given before, whoever repeats it."""
+"""The runners whose target recognizes a task that it was given before."""
 
 _RECOGNIZED: Final = ADOPTABLE | {MANUAL, SIMULATED, FETCHED, ""}
 """The runners that do nothing twice, whatever the database has forgotten; or that do nothing."""
@@ -221,10 +221,10 @@ class Ownership:
         return heard_at + SILENT_AFTER if is_back else None
 
     def is_in_doubt(self, task: Task, made_at: datetime) -> bool:
-        """Tell whether *task* may have been begun although nobody has, by a restored database.
+        """Tell whether *task* may have begun, although a restored database says that it has not.
 
         What it is for was *made_at* that time. A server that has always had the database to itself
-        knows from its own records. Whoever recognizes a task may be given it once more.
+        knows from its own records. A target that recognizes a task may be given it once more.
         """
         if self.restored_at is None or made_at > self.restored_at or task.runner in _RECOGNIZED:
             return False
@@ -251,12 +251,6 @@ def begin(task: Task, *, node: str, assignment: int, now: datetime) -> Task:
     return replace(task, state=state, begun_at=now, heard_at=now, said=said)
 
 
-def note(task: Task, said: Impact, *, node: str, assignment: int) -> Task:
-    """Return *task* with the last word of its owner; the first end is the last word."""
-    _check_owner(task, node, assignment)
-    return task if task.is_over else replace(task, said=said)
-
-
 def finish(task: Task, said: Impact, *, node: str, assignment: int, now: datetime) -> Task:
     """Return *task* as its owner says that it ended; what an operator said of it wins."""
     _check_owner(task, node, assignment)
@@ -266,7 +260,7 @@ def finish(task: Task, said: Impact, *, node: str, assignment: int, now: datetim
 def give_back(task: Task, *, node: str, assignment: int, now: datetime) -> Task:
     """Return *task* as its owner knows that it was not begun: it stopped just before.
 
-    If an operator has said meanwhile how it ended, nobody begins it any more.
+    If an operator has said meanwhile how it ended, it is withdrawn.
     """
     _check_owner(task, node, assignment)
     said = Impact(status=ImpactStatus.NOT_BEGUN)
@@ -276,7 +270,7 @@ def give_back(task: Task, *, node: str, assignment: int, now: datetime) -> Task:
 
 
 def lose(task: Task, reason: str, *, is_final: bool = True) -> Task:
-    """Return *task* as one of which nobody knows how far it is.
+    """Return *task* as unknown.
 
     Unless that *is_final*, an owner that comes back may find that it is still running.
     """
@@ -338,7 +332,7 @@ def conclude(task: Task, now: datetime) -> Task:
 
 
 def withdraw(task: Task, *, is_done: bool, reason: str, now: datetime) -> Task:
-    """Return *task*, which nobody has begun, as one that nobody may begin any more."""
+    """Return *task*, which no owner has begun, as one that no owner may begin any more."""
     return _end(task, Arrow.WITHDRAW, is_done=is_done, reason=reason, now=now)
 
 

@@ -200,7 +200,7 @@ class _Repetition:
 
 
 def order_of(reading: Reading, task: Task) -> Order | None:
-    """Return *task* as an order for whoever carries it out."""
+    """Return *task* as an order for its runner."""
     if task.is_impact and task.vm is not None:
         event = reading.event(EventId(task.subject))
         if event is None:

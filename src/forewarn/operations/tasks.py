@@ -61,7 +61,7 @@ class TakingRefusedError(ConflictError):
 
 @says("The task {task!r} of operation {operation_id!r} was not taken; take it first.")
 class NotTakenError(ConflictError):
-    """A report about a task that nobody has taken."""
+    """A report about a task that was not taken."""
 
     operation_id: str
     task: str
@@ -133,7 +133,7 @@ def begin_task(tx: Transaction, owner: Owner, task: Task, now: datetime) -> bool
 
     Nothing begins during a pause, or when what it is for is over, or where it may have been begun
     before the database was restored. All transactions are in one order, over all replicas, so
-    whoever paused the server knows that there is no more to come.
+    nothing begins once a pause is committed.
     """
     known = _find_own(tx, owner, task)
     if known is None or known.state is not TaskState.RESERVED or _hindrance(tx, known):
@@ -171,7 +171,7 @@ def give_back_task(tx: Transaction, owner: Owner, task: Task, now: datetime) -> 
 
 
 def lose_own_tasks(tx: Transaction, node: str, reason: str, now: datetime) -> None:
-    """Have nobody know how far the open tasks of *node* are: its records do not tell.
+    """Make the open tasks of *node* unknown: its records do not tell how far they are.
 
     There are no records of what is done by hand, or simulated.
     """

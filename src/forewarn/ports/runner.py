@@ -28,7 +28,7 @@ class Assignment:
 
 
 class Assigner(Protocol):
-    """Tells which runner a task is for. It looks at settings only, and asks nobody."""
+    """Tells which runner a task is for. It looks at settings only."""
 
     @property
     def rules(self) -> Sequence[HostWorkRule]:

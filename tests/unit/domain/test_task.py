@@ -34,7 +34,6 @@ from forewarn.domain.task import (
     give_back,
     lose,
     next_tasks,
-    note,
     observe,
     settle,
     withdraw,
@@ -105,14 +104,13 @@ def test_nothing_changes_what_is_over(state: TaskState, arrow: Arrow) -> None:
 
 @pytest.mark.parametrize(("node", "assignment"), [("n2", 3), ("n1", 2), ("n1", 4)])
 @pytest.mark.parametrize("state", TaskState)
-@pytest.mark.parametrize("verb", ["begin", "note", "finish", "give back"])
+@pytest.mark.parametrize("verb", ["begin", "finish", "give back"])
 def test_only_its_owner_tells_how_far_a_task_is(
     verb: str, state: TaskState, node: str, assignment: int
 ) -> None:
     task = in_state(state)
     verbs: dict[str, Callable[[], Task]] = {
         "begin": lambda: begin(task, node=node, assignment=assignment, now=LATER),
-        "note": lambda: note(task, RUNNING, node=node, assignment=assignment),
         "finish": lambda: finish(task, DONE, node=node, assignment=assignment, now=LATER),
         "give back": lambda: give_back(task, node=node, assignment=assignment, now=LATER),
     }
@@ -137,15 +135,6 @@ def test_task_that_is_given_back_is_as_if_it_had_never_begun() -> None:
     after = give_back(begun, node="n1", assignment=3, now=LATER)
 
     assert replace(after, heard_at=None) == TASK
-
-
-@pytest.mark.parametrize("state", TaskState)
-def test_first_end_is_the_last_word(state: TaskState) -> None:
-    task, word = in_state(state), Impact(status=ImpactStatus.RUNNING, reason="60 %")
-
-    after = note(task, word, node="n1", assignment=3)
-
-    assert after == (task if task.is_over else replace(task, said=word))
 
 
 @pytest.mark.parametrize(
