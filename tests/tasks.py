@@ -114,9 +114,11 @@ class Workers:
         self.store = store
         self.says = says
         self.begun: Counter[TaskKey] = Counter()
+        # Never away.
         self.owner = Owner(
-            node=node, name=node, generation=1, heard_at=datetime.min.replace(tzinfo=UTC)
+            node=node, name=node, generation=1, heard_at=datetime(3000, 1, 1, tzinfo=UTC)
         )
+        store.write(lambda tx: tx.put_owner(self.owner))
 
     def attend(self, now: datetime) -> bool:
         """Begin and report once, with the verbs of an owner; tell whether anything is new."""

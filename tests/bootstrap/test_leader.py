@@ -110,10 +110,15 @@ def replica(
     beginning = begin(store, settings, read_fleet_file(FLEET), SystemClock().now())
     wall = SystemClock()
     records = TaskRecords(settings.state_directory, store, "db-1:a")
-    owner = records.begin(wall.now())
     made_runners = ReloadableRunners(settings, store, beginning.clock, records.log, OUTBOUND)
     with closing(made_runners) as runners:
-        watcher = TaskWatcher(store, runners=runners, owner=owner, records=records.log, wall=wall)
+        watcher = TaskWatcher(
+            store,
+            runners=runners,
+            register=lambda: records.begin(wall.now()),
+            records=records.log,
+            wall=wall,
+        )
         outside = Outside(outbound=OUTBOUND, runners=runners, watcher=watcher)
         supervisor = Supervisor(first_pause=0.1)
         made = assemble(settings, store, beginning, outside, supervisor, leadership)

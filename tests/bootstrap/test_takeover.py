@@ -12,7 +12,7 @@ from shutil import rmtree
 from typing import TypeAlias
 
 import pytest
-from tests.executors.target import OrderTarget
+from tests.executors.target import OrderTarget, say
 from tests.waiting import wait_until
 from tests.web_site import OUTBOUND
 
@@ -26,7 +26,7 @@ from forewarn.domain.impact import Impact, OwnerAway
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
-from forewarn.domain.task import OWNER_GRACE, Task, TaskKey, TaskState
+from forewarn.domain.task import OWNER_GRACE, STATUS_URL, Owner, Task, TaskKey, TaskState
 from forewarn.executors.orders import Order, Permit, Runner
 from forewarn.executors.task_log import TaskLog
 from forewarn.executors.watcher import TaskWatcher
@@ -34,12 +34,15 @@ from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, complete_event, create_events, find_event
 from forewarn.operations.explain import explain_event, explain_maintenance
+from forewarn.operations.findings import find_findings
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.restoring import RESTORED_AT
 from forewarn.operations.snapshots import look
-from forewarn.ports.store import LeaseLostError, Transaction
+from forewarn.operations.tasks import forget_owner
+from forewarn.ports.entries import AuditEntry
+from forewarn.ports.store import LeaseLostError, Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.settings import make_settings
@@ -134,13 +137,20 @@ class Node:
         wall = SystemClock()
         records = TaskRecords(made.state_directory, self.store, node)
         self.log: TaskLog = records.log
-        self.owner = records.begin(wall.now())
         self.runners = ReloadableRunners(made, self.store, wall, records.log, OUTBOUND)
         stack.enter_context(closing(self.runners))
         self.watcher = TaskWatcher(
-            self.store, runners=self.runners, owner=self.owner, records=records.log, wall=wall
+            self.store,
+            runners=self.runners,
+            register=lambda: records.begin(wall.now()),
+            records=records.log,
+            wall=wall,
         )
         self._rules = replace(make_rules(made), node=node)
+
+    @property
+    def owner(self) -> Owner:
+        return self.watcher.owner
 
     def context(self) -> Context:
         now = SystemClock().now()
@@ -314,8 +324,33 @@ def attend_until(node: Node, key: TaskKey, *states: TaskState) -> None:
     wait_until(is_so, f"{key} to be one of {states}")
 
 
+def await_status_url(node: Node, key: TaskKey) -> None:
+    """Wait until the row of the task says where the target is asked."""
+
+    def is_so() -> bool:
+        node.attend()
+        return STATUS_URL in node.task(key).details
+
+    wait_until(is_so, "the target to accept the order")
+
+
 def key_of(event: ScheduledEvent) -> TaskKey:
     return event.event_id, WEB_0
+
+
+def late_endings(node: Node) -> tuple[AuditEntry, ...]:
+    return node.store.read(lambda reading: reading.audit(action="task late", limit=10))
+
+
+def findings(node: Node) -> str:
+    """Return the sentences of all findings."""
+
+    def find(reading: Reading) -> str:
+        context = node.context()
+        found = find_findings(reading, context, look(reading, context), has_all_scopes=True)
+        return "\n".join(finding.sentence for finding in found)
+
+    return node.store.read(find)
 
 
 # What was only reserved.
@@ -528,20 +563,55 @@ def test_end_that_comes_after_an_operator_has_settled_it_changes_nothing(lab: La
     lab.let_go()
     wait_until(lambda: one.log.ended(key_of(event)), "the script to end")
     one.attend()
+    one.attend()
     scheduler.settle()
 
     ended = two.find(event)
     assert (ended.outcome, ended.reason) == (Outcome.FAILED, "it burned")
     assert settled.state is TaskState.SETTLED
-    assert two.task(key_of(event)) == settled
+    assert two.task(key_of(event)) == replace(settled, details={**settled.details, "late": "done"})
+    assert [(entry.who, entry.detail) for entry in late_endings(two)] == [("db-1", "done")]
+    assert "db-1 reports the impact on web-0 as done, but it was settled as failed" in findings(two)
 
 
-def test_webhook_of_a_dead_server_is_adopted_after_the_grace_and_done_once(lab: Lab) -> None:
+def test_forgotten_replica_that_returns_is_a_new_generation_and_reports_what_it_had_begun(
+    lab: Lab,
+) -> None:
+    lab.hold()
+    one, two = lab.node("db-1"), lab.node("db-2")
+    event = one.create()
+    one.lead()
+    lab.await_deed(one)
+    former = one.owner
+    one.silence(TOO_LONG)
+    scheduler = two.lead()
+    two.store.write(lambda tx: forget_owner(tx, two.context(), "db-1"))
+    two.store.write(
+        lambda tx: complete_event(tx, two.context(), event.event_id, Outcome.FAILED, "it burned")
+    )
+    scheduler.settle()
+
+    for _ in range(3):
+        one.attend()
+    while_it_runs = findings(two)
+    lab.let_go()
+    wait_until(lambda: one.log.ended(key_of(event)), "the script to end")
+    one.attend()
+
+    assert one.owner.node == former.node
+    assert one.owner.generation > former.generation
+    assert "db-1 reports the impact on web-0 as running" in while_it_runs
+    assert [entry.detail for entry in late_endings(two)] == ["running", "done"]
+    assert two.task(key_of(event)).state is TaskState.SETTLED
+    assert lab.deeds() == ["web-0"]
+
+
+def test_target_that_accepted_an_order_is_asked_by_the_next_owner(lab: Lab) -> None:
     one, two = lab.node("db-1", "webhook"), lab.node("db-2", "webhook")
     event = one.create()
     one.lead()
     lab.await_post(one)
-    attend_until(one, key_of(event), TaskState.BEGUN)
+    await_status_url(one, key_of(event))
 
     scheduler = two.lead()
     one.silence(AWAY)
@@ -554,15 +624,36 @@ def test_webhook_of_a_dead_server_is_adopted_after_the_grace_and_done_once(lab: 
     lab.target.end("web-0", "done")
     ended = settle_until_over(scheduler, event, two, node=two)
 
+    assert waited_for.node == one.owner.node
+    assert (adopted.node, adopted.state) == (two.owner.node, TaskState.BEGUN)
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert [asked.method for asked in lab.target.asked].count("POST") == 1
+    assert int(lab.target.asked[-1].headers["forewarn-epoch"]) == scheduler.epoch
+
+
+def test_order_whose_acceptance_is_not_recorded_is_posted_again_with_the_same_ids(
+    lab: Lab,
+) -> None:
+    one, two = lab.node("db-1", "webhook"), lab.node("db-2", "webhook")
+    lab.target.on_post = lambda _: say(503)
+    event = one.create()
+    one.lead()
+    lab.await_post(one)
+    attend_until(one, key_of(event), TaskState.BEGUN)
+    lab.target.on_post = lambda _: None
+
+    scheduler = two.lead()
+    one.silence(TOO_LONG)
+    scheduler.settle()
+    lab.target.end("web-0", "done")
+    ended = settle_until_over(scheduler, event, two, node=two)
+
     posts = [asked.headers for asked in lab.target.asked if asked.method == "POST"]
     keys = {
         (headers["forewarn-event-id"], headers["forewarn-virtual-machine"]) for headers in posts
     }
     epochs = [int(headers["forewarn-epoch"]) for headers in posts]
-    assert waited_for.node == one.owner.node
-    assert (adopted.node, adopted.state) == (two.owner.node, TaskState.BEGUN)
     assert ended.outcome is Outcome.SUCCEEDED
-    assert len(posts) == 2
     assert epochs[-1] == scheduler.epoch > epochs[0]
     assert keys == {(event.event_id, "web-0")} == set(lab.target.deeds)
 

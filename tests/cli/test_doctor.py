@@ -25,9 +25,9 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.cli.examination.database import examine_database
-from forewarn.cli.examination.findings import FindingVerdict
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.settings import CliSettings
+from forewarn.domain.finding import FindingVerdict
 from forewarn.domain.notification import Notification
 from forewarn.environment import environment_with
 from forewarn.operations.notifications import example_notification

@@ -29,6 +29,7 @@ SAYS_ENOUGH = {
     "not-taken": "only hosts that fetch their work are told so",
     "not-the-owner": "only servers that carry out tasks are told so",
     "owner-replaced": "only servers that carry out tasks are told so",
+    "owner-forgotten": "only servers that carry out tasks are told so",
     "other-host": "only hosts that fetch their work are told so",
     "plan-changed": "only the console says so",
     "unknown-page": "only the console says so",

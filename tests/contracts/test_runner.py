@@ -617,7 +617,7 @@ def test_report_after_the_operator_completed_it_changes_nothing(rig: Rig, databa
             return runner if name == rig.kind else None
 
     watcher = TaskWatcher(
-        database, runners=Only(), owner=owner, records=rig.log, wall=SystemClock()
+        database, runners=Only(), register=lambda: owner, records=rig.log, wall=SystemClock()
     )
     server.scheduler.settle()
     assert server.task.state is TaskState.RESERVED

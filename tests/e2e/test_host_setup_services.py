@@ -27,10 +27,10 @@ from tests.e2e.relays import METADATA, Guest, Place, is_served
 from tests.e2e.test_replica_cut_off import ip
 from tests.needs import PATH, find_program, need
 
-from forewarn.cli.examination.findings import Finding, FindingVerdict
 from forewarn.cli.examination.host import examine_host
 from forewarn.client._dhcp import Interface, ask_for_address
 from forewarn.client._messages import Pause
+from forewarn.domain.finding import Finding, FindingVerdict
 from forewarn.host_setup.bindings import HostSetupError
 from forewarn.host_setup.planning import SetupRecord
 from forewarn.host_setup.programs import Programs

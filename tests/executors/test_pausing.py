@@ -83,7 +83,11 @@ class TwoReplicas:
                 return runner
 
         return TaskWatcher(
-            self.own, runners=Only(), owner=OWNER, records=log_in(folder), wall=SystemClock()
+            self.own,
+            runners=Only(),
+            register=lambda: OWNER,
+            records=log_in(folder),
+            wall=SystemClock(),
         )
 
 

@@ -16,6 +16,7 @@ from tests.host_worker.own_host import put_operation
 
 from forewarn.bootstrap.task_records import TaskRecords
 from forewarn.clocks import VirtualClock
+from forewarn.domain.finding import Finding, FindingVerdict
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.task import Owner, Task, TaskKey, TaskState
@@ -23,9 +24,12 @@ from forewarn.executors.host_tasks import HostOrder
 from forewarn.executors.orders import PAUSED, Order, Permit, Runner
 from forewarn.executors.watcher import TaskWatcher
 from forewarn.operations.context import Context
+from forewarn.operations.findings import find_findings
 from forewarn.operations.pausing import pause_server, resume_server
+from forewarn.operations.snapshots import look
 from forewarn.operations.tasks import report_tasks
-from forewarn.ports.store import Store, StoreUnavailableError
+from forewarn.ports.entries import AuditEntry
+from forewarn.ports.store import Reading, Store, StoreUnavailableError
 from forewarn.storage.sqlite import open_sqlite
 
 NODE = "kvm-9:00000000000000000000000000000001-7"
@@ -123,10 +127,24 @@ class Node:
     def commits(self) -> int:
         return sum(self.store.commits.counts)
 
-    def replace_owner(self) -> None:
-        """Have another server begin with a copy of the state directory."""
+    def audit(self, action: str) -> tuple[AuditEntry, ...]:
+        return self.store.read(lambda reading: reading.audit(action=action, limit=10))
+
+    def findings(self) -> list[Finding]:
+        def find(reading: Reading) -> list[Finding]:
+            seen = look(reading, OPERATOR)
+            return list(find_findings(reading, OPERATOR, seen, has_all_scopes=True))
+
+        return self.store.read(find)
+
+    def register_anew(self) -> Owner:
         newer = replace(OWNER, generation=OWNER.generation + 1)
         self.store.write(lambda tx: tx.put_owner(newer))
+        return newer
+
+    def replace_owner(self) -> None:
+        """Have another server begin with a copy of the state directory."""
+        self.register_anew()
 
 
 @dataclass(slots=True)
@@ -146,7 +164,11 @@ def node(tmp_path: Path) -> Iterator[Node]:
         store.write(lambda tx: tx.put_event(EVENT))
         store.write(lambda tx: tx.put_owner(OWNER))
         watcher = TaskWatcher(
-            store, runners=OnlyRunner(runner), owner=OWNER, records=log_in(tmp_path), wall=clock
+            store,
+            runners=OnlyRunner(runner),
+            register=lambda: OWNER,
+            records=log_in(tmp_path),
+            wall=clock,
         )
         yield Node(store, watcher, runner, clock)
 
@@ -295,7 +317,7 @@ def test_end_that_an_operator_has_settled_meanwhile_stays(node: Node) -> None:
 
     node.store.write(lambda tx: report_tasks(tx, OWNER, [(row, failed)], NOW))
 
-    assert node.task() == settled
+    assert (node.task().state, node.task().said) == (TaskState.SETTLED, DONE)
 
 
 def test_progress_is_shown_and_equal_words_are_not_written_again(node: Node) -> None:
@@ -526,6 +548,59 @@ def test_replaced_owner_begins_nothing_and_is_told_once(node: Node) -> None:
     assert [line["event"] for line in logs] == ["state_directory_replaced"]
 
 
+def test_replaced_owner_says_so_as_a_finding_once(node: Node) -> None:
+    node.reserve(WEB_0)
+    node.begun(WEB_1)
+    node.runner.knows[SECOND] = DONE
+    node.replace_owner()
+
+    for _ in range(3):
+        node.watcher.attend()
+
+    (finding,) = node.findings()
+    assert finding.verdict is FindingVerdict.FAIL
+    assert "Two servers on kvm-9 use copies of one state directory" in finding.sentence
+
+
+def test_forgotten_owner_registers_again_and_goes_on(node: Node) -> None:
+    node.reserve()
+    node.watcher.register = node.register_anew
+    node.store.write(lambda tx: tx.remove_owner(NODE))
+
+    with capture_logs() as logs:
+        node.watcher.attend()
+        node.watcher.attend()
+
+    assert not node.watcher.is_replaced
+    assert node.watcher.owner.generation == OWNER.generation + 1
+    assert node.runner.begun == [FIRST]
+    assert [line["event"] for line in logs] == ["owner_forgotten"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([RUNNING, RUNNING, DONE, DONE], ["running", "done"]),
+        ([DONE, DONE], ["done"]),
+        ([Impact(status=ImpactStatus.FAILED)] * 2, ["failed"]),
+        ([NOT_BEGUN, NOT_BEGUN], []),
+        ([LOST, LOST], []),
+    ],
+)
+def test_owner_of_a_settled_task_reports_what_it_still_knows_once(
+    node: Node, words: list[Impact], told: list[str]
+) -> None:
+    row = node.begun(state=TaskState.SETTLED, said=Impact(status=ImpactStatus.FAILED))
+
+    for said in words:
+        node.runner.knows[FIRST] = said
+        node.watcher.attend()
+
+    assert [entry.detail for entry in node.audit("task late")] == told
+    assert len(node.findings()) == len(told)
+    assert (node.task().state, node.task().said) == (row.state, row.said)
+
+
 def test_replaced_owner_reports_nothing(node: Node) -> None:
     row = node.begun()
     node.runner.knows[FIRST] = DONE
@@ -591,7 +666,7 @@ def test_task_is_begun_as_soon_as_it_is_reserved(node: Node) -> None:
     watcher = Looking(
         node.store,
         runners=node.watcher.runners,
-        owner=OWNER,
+        register=lambda: OWNER,
         records=node.watcher.records,
         wall=node.clock,
     )

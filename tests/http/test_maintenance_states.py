@@ -33,6 +33,7 @@ from forewarn.domain.notification import Notification, Target
 from forewarn.domain.standing import NEEDS_OPERATOR, NOT_OVER, MaintenanceStatus
 from forewarn.domain.task import Owner, assign
 from forewarn.operations.context import Context, Rules
+from forewarn.operations.findings import Incident, note_incident
 from forewarn.operations.tasks import begin_task
 from forewarn.ports.metrics import Distribution, Tally
 from forewarn.ports.store import Store, Transaction
@@ -255,6 +256,20 @@ def test_all_places_say_the_same(world: World, status: MaintenanceStatus) -> Non
         MaintenanceStatus.HELD: {"ForewarnMaintenanceHeld"},
         MaintenanceStatus.STUCK: {"ForewarnMaintenanceStuck"},
     }.get(status, set())
+
+
+def test_finding_of_the_server_is_shown_by_status_doctor_and_the_console(world: World) -> None:
+    incident = Incident(at=MORNING, sentence="It burned.", hint="put it out")
+    world.store.write(lambda tx: note_incident(tx, incident))
+
+    doctor = json.loads(world.run("doctor", "--remote", "-o", "json").stdout)["findings"]
+    status = world.run("status").stdout
+
+    (finding,) = (each for each in doctor if each["check"] == "tasks")
+    assert finding["verdict"] == "fail"
+    assert "It burned." in finding["sentence"]
+    assert "It burned.  put it out\n" in status
+    assert "It burned." in world.read("/health")
 
 
 def shown(world: World, verb: str) -> str:

@@ -124,12 +124,19 @@ def _replica(
             raise
         wall = SystemClock()
         records = TaskRecords(settings.state_directory, store, database.node)
-        owner = wait_for(lambda: records.begin(wall.now()))
         made_runners = ReloadableRunners(
             settings, store, beginning.clock, records.log, outside.outbound
         )
         runners = stack.enter_context(closing(made_runners))
-        watcher = TaskWatcher(store, runners=runners, owner=owner, records=records.log, wall=wall)
+        watcher = wait_for(
+            lambda: TaskWatcher(
+                store,
+                runners=runners,
+                register=lambda: records.begin(wall.now()),
+                records=records.log,
+                wall=wall,
+            )
+        )
         outside = replace(outside, runners=runners, watcher=watcher, archives=(records,))
         made = assemble(settings, store, beginning, outside, supervisor, database.leadership)
         yield replace(

@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "audit": Listed("List who did what, including refused requests.", is_rare=True),
     "doctor": Listed("Find problems with a server and how to fix them."),
     "status": Listed(
-        "Show the server, its replicas and unfinished Maintenances.", "server", is_rare=True
+        "Show the server, its replicas, Maintenances and findings.", "server", is_rare=True
     ),
     "pause": Listed("Pause the server; it starts nothing until resumed.", "server", is_rare=True),
     "resume": Listed(

@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from forewarn.cli.catalogue import alone
-from forewarn.cli.examination.findings import (
-    Finding,
-    doubtful,
-    fine,
-    is_open_to_others,
-    print_findings,
-    wrong,
-)
+from forewarn.cli.examination.findings import is_open_to_others, print_findings
 from forewarn.cli.options import ConfigFile, switch
 from forewarn.cli.session import Session, command
 from forewarn.clocks import SystemClock
+from forewarn.domain.finding import Finding, doubtful, fine, wrong
 from forewarn.environment import CONFIG_FILE, SettingsError
 from forewarn.settings_table import SETTINGS, SettingOrigin
 

@@ -39,6 +39,7 @@ _REPLICAS: Final[Columns] = {
     "lag": lambda replica: f"{replica['lag_in_milliseconds']} ms",
     "address": "address",
 }
+_FINDINGS: Final[Columns] = {"finding": "verdict", "problem": "sentence", "hint": "hint"}
 _MAINTENANCES: Final[Columns] = {"maintenance": "maintenance_id", "status": "status_text"}
 
 
@@ -50,7 +51,7 @@ def status(
         bool, switch("Only check that the server serves polls; needs no token.", "--ready")
     ] = False,
 ) -> None:
-    """Show the server, its replicas and unfinished Maintenances.
+    """Show the server, its replicas, Maintenances and findings.
 
     NODE is the beginning of the id of a replica's state directory. BEHIND is the number
     of changes that a replica had not received when it was last seen, and LAG is the age
@@ -71,7 +72,11 @@ def _print_status(server: Row) -> None:
         {**each, "epoch": server["lease_epoch"], "seen": _ago(now, each["seen_at"])}
         for each in server["replicas"]
     ]
-    print_parts((rows, _REPLICAS), (server["maintenances"], _MAINTENANCES))
+    print_parts(
+        (rows, _REPLICAS),
+        (server["maintenances"], _MAINTENANCES),
+        (server["findings"], _FINDINGS),
+    )
 
 
 def _ago(now: datetime, moment: str) -> str:

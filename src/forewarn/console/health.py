@@ -72,6 +72,7 @@ def find_problems(status: ServerStatusView, condition: Condition) -> Iterator[st
     for each in status.maintenances:
         if each.status in NEEDS_OPERATOR:
             yield f"Maintenance {each.maintenance_id} is {each.status_text}."
+    yield from (each.sentence for each in status.findings)
 
 
 def pause(visit: Visit) -> Done:

@@ -342,7 +342,7 @@ class LimitedReading:
     audit = token = tokens = session = ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = topology_at_hand = _refused
     next_notifications = targets_waited_for = told = _refused
-    task = tasks_of = _refused
+    task = tasks_of = settled_tasks = _refused
 
 
 class LimitedTransaction(LimitedReading):

@@ -1,18 +1,23 @@
 """The server itself: its replicas, and whether it begins anything."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import forewarn
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import View
 from forewarn.domain.errors import ConflictError, says
+from forewarn.domain.finding import Finding
+from forewarn.domain.names import MaintenanceId
 from forewarn.domain.server_pause import ServerPause
-from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
 from forewarn.domain.walk import find_states
 from forewarn.operations import pausing
+from forewarn.operations.findings import find_findings
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import look
 from forewarn.ports.replicas import KnownReplica, Replicas, RollCall
+from forewarn.ports.store import Reading
 
 
 class ServerView(View):
@@ -56,7 +61,7 @@ class MaintenanceStateView(View):
 
 
 class ServerStatusView(ServerView):
-    """The server with all its replicas, and the Maintenances that have not ended.
+    """The server with all its replicas, the Maintenances that have not ended, and what is wrong.
 
     Times of replicas are from the database's clock.
     """
@@ -66,13 +71,22 @@ class ServerStatusView(ServerView):
     lease_epoch: int
     replicas: list[ReplicaView]
     maintenances: list[MaintenanceStateView]
+    findings: tuple[Finding, ...]
 
 
 def server_status(caller: Caller) -> ServerStatusView:
     """Return how the server and its replicas are."""
     context = caller.context()
     pause = caller.read(pausing.find_pause)
-    states = caller.read(lambda reading: find_states(look(reading, context), context.now))
+
+    def examine(
+        reading: Reading,
+    ) -> tuple[Mapping[MaintenanceId, MaintenanceState], tuple[Finding, ...]]:
+        seen, has_all = look(reading, context), not caller.principal.scopes
+        found = find_findings(reading, context, seen, has_all_scopes=has_all)
+        return find_states(seen, context.now), tuple(found)
+
+    states, findings = caller.read(examine)
     roll = caller.services.replicas.call_roll()
     return ServerStatusView(
         **_view(caller, pause).model_dump(),
@@ -84,6 +98,7 @@ def server_status(caller: Caller) -> ServerStatusView:
             MaintenanceStateView(maintenance_id=key, status=state.status, status_text=state.text)
             for key, state in states.items()
         ],
+        findings=findings,
     )
 
 

@@ -37,7 +37,8 @@ class Impact:
     *ask_again_at* is when a running impact will have news, if that is known. One that
     *is_by_hand* never has: an operator says when it is over. *has_no_executor* says that the file
     of executors has to be corrected first. Once it is over, *moved_to* is the host that the virtual
-    machine is on now, if whoever did it says so; None when the fleet has followed.
+    machine is on now, if whoever did it says so; None when the fleet has followed. *status_url* is
+    where any server can ask the target of a webhook how far it is.
     """
 
     status: ImpactStatus
@@ -47,6 +48,7 @@ class Impact:
     has_no_executor: bool = False
     moved_to: HostName | None = None
     away: OwnerAway | None = None
+    status_url: str | None = None
 
     def __post_init__(self) -> None:
         if self.moved_to is not None:

@@ -154,6 +154,14 @@ class Snapshot:
         operation = self.operations.get(OperationId(row.subject))
         return operation is not None and not operation.is_over
 
+    def maintenance_of(self, row: Task) -> MaintenanceId | None:
+        """Return the Maintenance that a task is part of, if it is part of one."""
+        if row.is_impact:
+            event = self.events.get(EventId(row.subject))
+            return event.maintenance_id if event else None
+        operation = self.operations.get(OperationId(row.subject))
+        return operation.maintenance_id if operation else None
+
     @cached_property
     def in_doubt(self) -> Mapping[MaintenanceId, Sequence[tuple[str, Impact]]]:
         """The impacts and host tasks under way that are unknown, or whose replica is away, by name.

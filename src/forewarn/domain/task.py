@@ -35,14 +35,22 @@ ADOPTABLE: Final = frozenset({"webhook", "libvirt"})
 _RECOGNIZED: Final = ADOPTABLE | {MANUAL, SIMULATED, FETCHED, ""}
 """The runners that do nothing twice, whatever the database has forgotten; or that do nothing."""
 
+STATUS_URL: Final = "status_url"
+"""The detail of a task that says where to ask the target of a webhook how far it is."""
+
+TIMEOUT_SECONDS: Final = "timeout_seconds"
+"""The detail of a task that says how long it may run."""
+RESTARTS_HOST: Final = "restarts_host"
+"""The detail of work that may restart the host that does it."""
+LATE: Final = "late"
+"""The detail of a settled task that says what its owner reported of it afterwards."""
+
 IN_DOUBT: Final = "the database was restored, so it may have begun since the backup"
 
 SILENT_AFTER: Final = timedelta(seconds=10)
 """An owner that reports every second and was not heard of for so long is away."""
 HOST_SILENT_AFTER: Final = timedelta(minutes=2)
 """The same for a host that fetches tasks: it reports one that runs once a minute or more often."""
-_HOST_GRACE: Final = timedelta(minutes=30)
-"""How long a host may be away, which may restart during its work."""
 OWNER_GRACE: Final = timedelta(minutes=5)
 """The default for how long an owner may be away before operators are paged."""
 
@@ -175,6 +183,16 @@ class Task:
         """Whether nothing of it runs, or will."""
         return self.state not in OPEN
 
+    @property
+    def timeout(self) -> timedelta:
+        """How long it may run; zero if that is not known."""
+        return timedelta(seconds=self.details.get(TIMEOUT_SECONDS, 0))
+
+    @property
+    def times_out_at(self) -> datetime | None:
+        """When its runner stops waiting for it, if that is known."""
+        return self.begun_at + self.timeout if self.begun_at and self.timeout else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
@@ -204,7 +222,7 @@ class Ownership:
 
     def grace_for(self, task: Task) -> timedelta:
         """Return for how long the owner of *task* is waited for; a host may be restarting."""
-        return max(self.grace, _HOST_GRACE) if task.runner == FETCHED else self.grace
+        return max(self.grace, task.timeout) if task.details.get(RESTARTS_HOST) else self.grace
 
     def lost_at(self, task: Task) -> datetime | None:
         """Return when *task* changes by itself unless its owner is heard of before."""
@@ -354,6 +372,11 @@ def observe(task: Task, ownership: Ownership) -> Impact:
     pages_at = since + ownership.grace_for(task)
     away = OwnerAway(name=ownership.name_of(task), since=since, pages_at=pages_at)
     return replace(said, away=away)
+
+
+def may_report_late(task: Task) -> bool:
+    """Tell whether the owner of *task*, which was settled without it, can still report on it."""
+    return task.details.get(LATE) in {None, ImpactStatus.RUNNING}
 
 
 def say_task(task: Task) -> str:

@@ -31,6 +31,7 @@ class HostOrder:
 
     task: HostTask
     epoch: int
+    status_url: str | None = None
 
     @property
     def key(self) -> TaskKey:

@@ -32,6 +32,7 @@ class ImpactOrder:
     vm: VmName
     host: HostName | None
     epoch: int
+    status_url: str | None = None
 
     @property
     def key(self) -> TaskKey:

@@ -35,6 +35,10 @@ class Order(Protocol):
         """The term of the leader that gave the order."""
 
     @property
+    def status_url(self) -> str | None:
+        """Where to ask how far it is, if the target of a webhook has accepted it."""
+
+    @property
     def about(self) -> Mapping[str, str | None]:
         """What decides who carries it out. A record of the order has it, too."""
 

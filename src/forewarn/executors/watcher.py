@@ -13,17 +13,19 @@ import structlog
 from forewarn.domain.host_operation import task_called
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import OperationId
-from forewarn.domain.task import Owner, Task, TaskState
+from forewarn.domain.task import LATE, STATUS_URL, Owner, Task, TaskState, may_report_late
 from forewarn.executors.host_tasks import HostOrder
 from forewarn.executors.impacts import ImpactOrder
 from forewarn.executors.orders import PAUSED, Order, Permit, Runner
 from forewarn.executors.task_log import TaskLog
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.tasks import (
+    OwnerForgottenError,
     OwnerReplacedError,
     begin_task,
     give_back_task,
     is_still_begun,
+    note_replaced,
     report_tasks,
 )
 from forewarn.ports.changes import StoreChange
@@ -48,22 +50,26 @@ class KnownRunners(Protocol):
 
 
 class TaskWatcher:
-    """Has *runners* carry out the tasks of *owner*, whose records are in *records*."""
+    """Has *runners* carry out the tasks of one node, whose records are in *records*.
+
+    *register* makes this server the owner; it is called again if that owner was forgotten.
+    """
 
     def __init__(
         self,
         store: Store,
         *,
         runners: KnownRunners,
-        owner: Owner,
+        register: Callable[[], Owner],
         records: TaskLog,
         wall: WallClock,
     ) -> None:
         self.store = store
         self.runners = runners
-        self.owner = owner
         self.records = records
         self.wall = wall
+        self.register = register
+        self.owner = register()
         self.is_replaced = False
         """Whether another server was started with a copy of the state directory."""
         self.rounds: Final = Rounds("tasks", self.attend)
@@ -83,13 +89,18 @@ class TaskWatcher:
             now = self.wall.now()
             try:
                 self.store.write(lambda tx: report_tasks(tx, self.owner, words, now))
-            except OwnerReplacedError:
-                self._note_replaced()
+            except (OwnerReplacedError, OwnerForgottenError) as error:
+                self._step_down(error)
         return _EVERY if orders else None
 
     def _look(self, reading: Reading) -> tuple[list[tuple[Task, Order]], bool]:
-        """Return the open tasks of this node as orders, and whether the server is paused."""
-        tasks = reading.open_tasks(self.owner.node)
+        """Return the tasks of this node as orders, and whether the server is paused.
+
+        Tasks that were settled in its absence are among them until their end is reported.
+        """
+        node = self.owner.node
+        settled = (task for task in reading.settled_tasks(node) if may_report_late(task))
+        tasks = (*reading.open_tasks(node), *settled)
         orders = ((task, order_of(reading, task)) for task in tasks)
         found = [(task, order) for task, order in orders if order is not None]
         return found, bool(found) and find_pause(reading) is not None
@@ -103,10 +114,12 @@ class TaskWatcher:
             if runner is None:
                 continue
             said = self._hear(task, partial(self._attend, task, runner, order, is_paused=is_paused))
+            if said is not None and said.status_url == task.details.get(STATUS_URL):
+                said = replace(said, status_url=None)
             if said is not None and said.status is ImpactStatus.RUNNING:
                 said = replace(said, ask_again_at=None)  # every second, which is not worth a word
-            is_unknown = task.state is TaskState.UNKNOWN
-            if said is not None and (is_unknown or is_news(said, task.said)):
+            is_other = task.state in {TaskState.UNKNOWN, TaskState.SETTLED}
+            if said is not None and (is_other or is_news(said, task.said)):
                 yield task, said
 
     def _attend(
@@ -117,6 +130,8 @@ class TaskWatcher:
                 return Impact(status=ImpactStatus.NOT_BEGUN, reason=PAUSED)
             return runner.begin(order, self._permit(task))
         said = runner.inquire(order)
+        if task.state is TaskState.SETTLED:
+            return said if said.status != task.details.get(LATE) else None
         if said.status is not ImpactStatus.NOT_BEGUN:
             return said if _is_worth_saying(task, said) else None
         if runner.repeats and task.state is TaskState.BEGUN:
@@ -134,8 +149,8 @@ class TaskWatcher:
             return ask()
         except StoreError:
             raise
-        except OwnerReplacedError:
-            self._note_replaced()
+        except (OwnerReplacedError, OwnerForgottenError) as error:
+            self._step_down(error)
             return None
         except Exception as error:
             if task.said.reason != str(error):
@@ -148,12 +163,19 @@ class TaskWatcher:
             )
 
     def _permit(self, task: Task) -> Permit:
-        return _StorePermit(self.store, self.owner, task, self.wall, self._note_replaced)
+        return _StorePermit(self.store, self.owner, task, self.wall, self._step_down)
 
-    def _note_replaced(self) -> None:
-        if not self.is_replaced:
+    def _step_down(self, error: OwnerReplacedError | OwnerForgottenError) -> None:
+        """Act no more for this *owner*; one that was forgotten registers again."""
+        owner, now = self.owner, self.wall.now()
+        if isinstance(error, OwnerForgottenError):
+            log.warning("owner_forgotten", node=owner.node)
+            self.owner = self.register()
+            self.rounds.wake()
+        elif not self.is_replaced:
             self.is_replaced = True
-            log.error("state_directory_replaced", node=self.owner.node)
+            log.error("state_directory_replaced", node=owner.node)
+            self.store.write(lambda tx: note_replaced(tx, owner, now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +186,14 @@ class _StorePermit:
     owner: Owner
     task: Task
     wall: WallClock
-    refused: Callable[[], None]
+    refused: Callable[[OwnerReplacedError | OwnerForgottenError], None]
 
     def obtain(self) -> bool:
         now = self.wall.now()
         try:
             return self.store.write(lambda tx: begin_task(tx, self.owner, self.task, now))
-        except OwnerReplacedError:
-            self.refused()
+        except (OwnerReplacedError, OwnerForgottenError) as error:
+            self.refused(error)
             return False
 
     def is_valid(self) -> bool:
@@ -181,8 +203,8 @@ class _StorePermit:
 
         try:
             return self.store.read(look)
-        except OwnerReplacedError:
-            self.refused()
+        except (OwnerReplacedError, OwnerForgottenError) as error:
+            self.refused(error)
             return False
 
 
@@ -201,15 +223,18 @@ class _Repetition:
 
 def order_of(reading: Reading, task: Task) -> Order | None:
     """Return *task* as an order for its runner."""
+    url = task.details.get(STATUS_URL)
     if task.is_impact and task.vm is not None:
         event = reading.event(EventId(task.subject))
         if event is None:
             return None
-        return ImpactOrder(event=event, vm=task.vm, host=task.host, epoch=task.epoch)
+        return ImpactOrder(
+            event=event, vm=task.vm, host=task.host, epoch=task.epoch, status_url=url
+        )
     operation = reading.host_operation(OperationId(task.subject))
     if operation is None:
         return None
-    return HostOrder(task=task_called(task.name, operation), epoch=task.epoch)
+    return HostOrder(task=task_called(task.name, operation), epoch=task.epoch, status_url=url)
 
 
 def _is_worth_saying(task: Task, said: Impact) -> bool:

@@ -136,7 +136,8 @@ class WebhookRunner:
             return self.log.ended(key) or errand.impact
         if not errand.is_under_way and now >= errand.due and errand.has_somewhere_to_ask:
             self._send_out(key, errand)
-        return replace(errand.impact, ask_again_at=next_second(self.clock.now()))
+        asked = next_second(self.clock.now())
+        return replace(errand.impact, ask_again_at=asked, status_url=errand.status_url)
 
     def close(self) -> None:
         """Send nothing more, and give up what takes long. Nothing that was begun is stopped by it.
@@ -172,6 +173,8 @@ class WebhookRunner:
 
     def _remember(self, order: Order) -> _Errand | Impact | None:
         """Return what another server has left, as far as it can be gone on with."""
+        if order.status_url is not None and not self.log.has(order.key):
+            self._record_taken(order, order.status_url)  # another server had it accepted
         begun = self.log.begun(order.key)
         if begun is None:
             return None
@@ -283,17 +286,20 @@ class WebhookRunner:
 
     def _note_taken(self, order: Order, errand: _Errand, answer: TargetAnswer) -> _Errand:
         over_at = time.monotonic() + errand.target.timeout.total_seconds()
+        self._record_taken(order, answer.status_url)
+        return replace(errand, order=None, over_at=over_at, status_url=answer.status_url)
+
+    def _record_taken(self, order: Order, status_url: str | None) -> None:
         record: Mapping[str, object] = {
             "executor": EXECUTOR,
             **order.about,
             "epoch": order.epoch,
             "taken_at": self.wall.now().isoformat(),
-            "status_url": answer.status_url,
+            "status_url": status_url,
         }
         file = self.log.claim(order.key, record)
         if file is not None:
             os.close(file)
-        return replace(errand, order=None, over_at=over_at, status_url=answer.status_url)
 
     def _later(self, errand: _Errand, impact: Impact, not_before: timedelta) -> _Errand:
         failures = errand.failures + 1 if impact.status is ImpactStatus.UNKNOWN else 0

@@ -23,11 +23,14 @@ from forewarn.domain.task import (
     Task,
     TaskKey,
     TaskState,
+    say_task,
 )
 from forewarn.operations.context import Context
+from forewarn.operations.findings import Incident, note_incident
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.recording import record_audit
 from forewarn.operations.restoring import RESTORED_AT
+from forewarn.ports.entries import Actor, AuditEntry
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId
 
@@ -38,6 +41,13 @@ RECORDS_LOST_AT: Final = "records_lost_at"
 @says("Another server was started with a copy of the state directory {node}; stop one of them.")
 class OwnerReplacedError(ConflictError):
     """A node that a later start of the same state directory has replaced."""
+
+    node: str
+
+
+@says("Replica {node} was forgotten, and has to register again.")
+class OwnerForgottenError(ConflictError):
+    """A node that an operator gave up, and that is back."""
 
     node: str
 
@@ -156,10 +166,46 @@ def report_tasks(
     """Write down what *owner* says of its tasks, whoever leads; what comes too late is ignored."""
     for task, said in words:
         known = _find_own(tx, owner, task)
-        if known is not None and not known.is_over:
-            after = _report(known, said, now)
-            if after != known:
-                tx.put_task(after)
+        if known is None:
+            continue
+        if known.state is TaskState.SETTLED:
+            _note_late(tx, owner, known, said, now)
+        elif not known.is_over and (after := _report(known, said, now)) != known:
+            tx.put_task(after)
+
+
+def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: datetime) -> None:
+    """Write down what *owner* says of a *task* that was settled without it; the outcome stays."""
+    tx.put_task(replace(task, details={**task.details, rules.LATE: said.status}))
+    if said.status not in {ImpactStatus.RUNNING, ImpactStatus.DONE, ImpactStatus.FAILED}:
+        return
+    tx.append_audit(
+        AuditEntry(
+            at=now,
+            maintenance_time=now,
+            who=owner.name,
+            actor=Actor.SERVER,
+            action="task late",
+            subject=task.task_id,
+            detail=str(said.status),
+        )
+    )
+    sentence = (
+        f"Replica {owner.name} reports {say_task(task)} as {said.status}, but it was settled as "
+        f"{task.said.status}."
+    )
+    hint = "wait until it ends, or stop it there; then check what it has done"
+    note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
+
+
+def note_replaced(tx: Transaction, owner: Owner, now: datetime) -> None:
+    """Report that *owner* acts no more, because its state directory is used by another server."""
+    sentence = (
+        f"Two servers on {owner.name} use copies of one state directory; only the one that started "
+        "last begins and reports tasks."
+    )
+    hint = "stop one of them; give each server a state directory of its own"
+    note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
 
 
 def give_back_task(tx: Transaction, owner: Owner, task: Task, now: datetime) -> None:
@@ -385,6 +431,9 @@ def describe_offer(task: Task) -> str:
 
 
 def _report(task: Task, said: Impact, now: datetime) -> Task:
+    if said.status_url is not None:
+        task = replace(task, details={**task.details, rules.STATUS_URL: said.status_url})
+        said = replace(said, status_url=None)
     if task.state is TaskState.RESERVED:
         if said.status is ImpactStatus.NOT_BEGUN:
             return replace(task, said=said)
@@ -404,7 +453,9 @@ def _report(task: Task, said: Impact, now: datetime) -> Task:
 
 def _find_own(reading: Reading, owner: Owner, task: Task) -> Task | None:
     """Return what is known of *task* if it still is *owner*'s; refuse one that was replaced."""
-    newest = next((each for each in reading.owners() if each.node == owner.node), owner)
+    newest = next((each for each in reading.owners() if each.node == owner.node), None)
+    if newest is None:
+        raise OwnerForgottenError(owner.node)
     if newest.generation != owner.generation:
         raise OwnerReplacedError(owner.node)
     known = reading.task(task.key)

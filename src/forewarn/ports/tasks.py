@@ -20,6 +20,9 @@ class TaskReading(Protocol):
     def open_tasks(self, node: str) -> tuple[Task, ...]:
         """Return the tasks of *node* that are not over."""
 
+    def settled_tasks(self, node: str) -> tuple[Task, ...]:
+        """Return the tasks of *node* that an operator has settled in its absence."""
+
     def owners(self) -> tuple[Owner, ...]:
         """Return the state directories that can own tasks."""
 

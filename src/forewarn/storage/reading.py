@@ -189,6 +189,10 @@ class SqlReading:
         """Return the tasks of *node* that are not over."""
         return self._all(Task, statements.OPEN_TASKS, node=node)
 
+    def settled_tasks(self, node: str) -> tuple[Task, ...]:
+        """Return the tasks of *node* that an operator has settled in its absence."""
+        return self._all(Task, statements.SETTLED_TASKS, node=node)
+
     def owners(self) -> tuple[Owner, ...]:
         """Return the state directories that can own tasks."""
         return self._all(Owner, statements.OWNERS)

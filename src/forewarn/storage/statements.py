@@ -22,7 +22,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from forewarn.domain.notification import NotificationStatus
-from forewarn.domain.task import OPEN
+from forewarn.domain.task import MANUAL, OPEN, SIMULATED, TaskState
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 from forewarn.storage.rows import given_columns
 from forewarn.storage.tables import (
@@ -197,6 +197,11 @@ _TASKS: Final = columns_select(tasks).order_by(tasks.c.reserved_at, tasks.c.subj
 TASKS: Final = _TASKS.where(tasks.c.closed_at.is_(None))
 OPEN_TASKS: Final = TASKS.where(
     tasks.c.node == bindparam("node"), tasks.c.state.in_([literal(state) for state in OPEN])
+)
+SETTLED_TASKS: Final = _TASKS.where(
+    tasks.c.node == bindparam("node"),
+    tasks.c.state == literal(TaskState.SETTLED),
+    tasks.c.runner.not_in([MANUAL, SIMULATED]),
 )
 TASKS_OF: Final = _TASKS.where(tasks.c.subject == bindparam("subject"))
 PRUNE_TASKS: Final = delete(tasks).where(tasks.c.closed_at < bindparam("before"))

@@ -273,6 +273,7 @@ tasks: Final = Table(
     *optional(MomentColumn, "begun_at heard_at ended_at closed_at"),
     *required(JSON, "details"),
     Index(None, "closed_at"),
+    Index(None, "node", "state"),
 )
 
 # The state directories of servers, which own tasks, each with the number of its last start.

@@ -15,6 +15,7 @@ from forewarn.console.virtual_time import HINTS
 from forewarn.desk.server import MaintenanceStateView, ReplicaView, ServerStatusView
 from forewarn.desk.services import Services
 from forewarn.domain.fault import FAULTS, FaultKind
+from forewarn.domain.finding import wrong
 from forewarn.domain.roles import Role
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.operations.access import TokenOrder, create_token
@@ -91,9 +92,9 @@ def test_scenarios_and_faults_that_cannot_be_are_refused(browser: TestClient, st
 
     (run,) = store.read(lambda reading: reading.scenario_runs())
     assert (run.resources, run.speed) == (("web-0", "solo"), 2)
-    for wrong in ("0", "nan", "1e9", "fast"):
-        answer = browser.post("/virtual-time/runs", data={**order, "speed": wrong})
-        assert answer.status_code == 422, wrong
+    for bad in ("0", "nan", "1e9", "fast"):
+        answer = browser.post("/virtual-time/runs", data={**order, "speed": bad})
+        assert answer.status_code == 422, bad
     assert browser.post("/virtual-time/runs", data={"scenario": "none"}).status_code == 404
     assert browser.post("/virtual-time/faults/none", data={"vm": "solo"}).status_code == 422
     assert browser.post("/virtual-time/faults/reset").status_code == 422
@@ -147,6 +148,7 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
         lease_epoch=1,
         replicas=[sound],
         maintenances=[],
+        findings=(),
     )
 
     def problems(condition: Condition = SOUND, **more: object) -> str:
@@ -169,6 +171,7 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
     assert "kvm-3 has not reported" in problems(replicas=[sound, gone])
     assert "kvm-2 is 9 s behind" in problems(replicas=[sound, slow])
     assert "no such file" in problems(executor_problem="no such file")
+    assert problems(findings=[wrong("tasks", "It burns.", "put it out")]) == "It burns."
     said = problems(replicas=[sound, slow.model_copy(update=other)])
     assert "different versions" in said
     assert "different values of the setting notice" in said

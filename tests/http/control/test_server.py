@@ -14,6 +14,7 @@ from tests.replicas import ITSELF
 
 import forewarn
 from forewarn.domain.task import TaskState
+from forewarn.operations.findings import Incident, note_incident
 from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall
 from forewarn.ports.store import Store
 
@@ -73,6 +74,20 @@ def test_server_shows_its_database_and_its_replicas(api: httpx2.Client, store: S
     ]
     assert (before["lease_epoch"], after["lease_epoch"]) == (0, 1)
     assert after["replicas"][0]["is_leader"]
+
+
+def test_server_shows_what_is_wrong(api: httpx2.Client, store: Store) -> None:
+    incident = Incident(at=conftest.MORNING, sentence="It burned.", hint="put it out")
+    store.write(lambda tx: note_incident(tx, incident))
+
+    assert api.get("server").json()["findings"] == [
+        {
+            "check": "tasks",
+            "verdict": "fail",
+            "sentence": "2026-01-05 08:00:00 GMT: It burned.",
+            "hint": "put it out",
+        }
+    ]
 
 
 @pytest.mark.parametrize("body", [{"reason": 1}, {"why": "x"}])

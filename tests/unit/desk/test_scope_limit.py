@@ -43,7 +43,7 @@ RULES = {
         prune_tasks put_gate_answers put_memberships put_owner put_polled_at put_polls
         put_preview_wire put_scenario_run put_schedule put_session put_setting put_showings
         put_token put_told put_topology remove_documents remove_memberships
-        remove_owner remove_schedule remove_session session superseded_documents
+        remove_owner remove_schedule remove_session session settled_tasks superseded_documents
         superseded_memberships targets_waited_for task tasks_of token tokens told
         topology_at_hand
         """,

@@ -19,8 +19,10 @@ from forewarn.domain.task import (
     MANUAL,
     OPEN,
     OWNER_GRACE,
+    RESTARTS_HOST,
     SILENT_AFTER,
     SIMULATED,
+    TIMEOUT_SECONDS,
     Arrow,
     NotTheOwnerError,
     Owner,
@@ -43,6 +45,7 @@ NOW: Final = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LATER: Final = NOW + timedelta(seconds=7)
 RUNNING: Final = Impact(status=ImpactStatus.RUNNING)
 DONE: Final = Impact(status=ImpactStatus.DONE)
+RESTART: Final = {RESTARTS_HOST: True, TIMEOUT_SECONDS: 1800}
 NOT_BEGUN: Final = Impact(status=ImpactStatus.NOT_BEGUN)
 UNKNOWN: Final = Impact(status=ImpactStatus.UNKNOWN)
 SAID: Final = {
@@ -291,9 +294,23 @@ SITUATIONS: Final[dict[str, tuple[Task, Ownership, Callable[[Task], Task]]]] = {
         replace(
             in_state(TaskState.BEGUN, runner=FETCHED, node="kvm-1:host"),
             heard_at=NOW - timedelta(minutes=29),
+            details=RESTART,
         ),
         ownership(),
         lambda task: task,
+    ),
+    "fetched by a host that has been restarting for too long": (
+        replace(
+            in_state(TaskState.BEGUN, runner=FETCHED, node="kvm-1:host"),
+            heard_at=NOW - timedelta(minutes=31),
+            details=RESTART,
+        ),
+        ownership(),
+        lambda task: lose(
+            task,
+            "the host began it, and has been away since 2026-03-02 11:29:00 GMT",
+            is_final=False,
+        ),
     ),
     "fetched by a host that reports": (
         replace(in_state(TaskState.BEGUN, runner=FETCHED, node="kvm-1:host"), heard_at=NOW),
@@ -444,6 +461,15 @@ MOMENTS: Final[dict[str, tuple[Task, Ownership, datetime | None]]] = {
     ),
     "begun by a host": (
         replace(in_state(TaskState.BEGUN, runner=FETCHED, node="kvm-1:host"), heard_at=NOW),
+        ownership(),
+        NOW + OWNER_GRACE,
+    ),
+    "begun by a host that it restarts": (
+        replace(
+            in_state(TaskState.BEGUN, runner=FETCHED, node="kvm-1:host"),
+            heard_at=NOW,
+            details=RESTART,
+        ),
         ownership(),
         NOW + timedelta(minutes=30),
     ),

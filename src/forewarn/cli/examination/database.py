@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
+from forewarn.cli.examination.findings import is_open_to_others
+from forewarn.domain.finding import Finding, doubtful, fine, wrong
 from forewarn.settings import Settings
 from forewarn.storage.administration import at_server
 from forewarn.storage.backups import DatabaseState, examine

@@ -1,49 +1,16 @@
-"""What an examination finds: a verdict, a sentence, and what to do about it."""
+"""Prints findings."""
 
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
 from forewarn.cli.errors import ExitCode
 from forewarn.cli.output import Output, Row, print_answer, print_line
-
-
-class FindingVerdict(StrEnum):
-    """How bad it is."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at."""
-
-    check: str
-    verdict: FindingVerdict
-    sentence: str
-    hint: str = ""
-
-
-def fine(check: str, sentence: str) -> Finding:
-    """Return that nothing is wrong."""
-    return Finding(check=check, verdict=FindingVerdict.OK, sentence=sentence)
-
-
-def doubtful(check: str, sentence: str, hint: str) -> Finding:
-    """Return that it works, and somebody should look at it."""
-    return Finding(check=check, verdict=FindingVerdict.WARN, sentence=sentence, hint=hint)
-
-
-def wrong(check: str, sentence: str, hint: str) -> Finding:
-    """Return that it does not work."""
-    return Finding(check=check, verdict=FindingVerdict.FAIL, sentence=sentence, hint=hint)
+from forewarn.domain.finding import Finding, FindingVerdict
 
 
 def is_open_to_others(path: Path) -> bool:

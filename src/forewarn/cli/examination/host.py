@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
-from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
+from forewarn.domain.finding import Finding, doubtful, fine, wrong
 from forewarn.host_setup.bindings import METADATA_ADDRESS, HostSetupError
 from forewarn.host_setup.orders import SetupOrder, find_guests
 from forewarn.host_setup.planning import (

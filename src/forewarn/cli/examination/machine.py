@@ -11,7 +11,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
+from forewarn.cli.examination.findings import is_open_to_others
+from forewarn.domain.finding import Finding, doubtful, fine, wrong
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.settings import Settings

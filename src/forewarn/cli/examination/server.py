@@ -7,10 +7,10 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from forewarn.cli.errors import CommandError
-from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.output import Row
 from forewarn.cli.session import Session
+from forewarn.domain.finding import Finding, FindingVerdict, doubtful, fine, wrong
 from forewarn.domain.standing import NEEDS_OPERATOR, MaintenanceStatus
 from forewarn.wording.durations import format_duration
 
@@ -58,6 +58,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
     yield _outbox(figures)
     yield _overdue(figures)
     yield from _maintenances(server)
+    yield from _found(server)
 
 
 def _skew(date: str | None, now: datetime) -> Finding:
@@ -276,6 +277,12 @@ def _maintenances(server: Row | None) -> Iterator[Finding]:
         yield doubtful(check, sentence, "try: forewarn status")
     if not stopped and not away:
         yield fine(check, "No maintenance is held or stuck.")
+
+
+def _found(server: Row | None) -> Iterator[Finding]:
+    """Yield what the server itself finds."""
+    for each in server["findings"] if server else ():
+        yield Finding(**{**each, "verdict": FindingVerdict(each["verdict"])})
 
 
 def _say(span: timedelta) -> str:

@@ -44,6 +44,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("subject", "name", name="tasks_key"),
     )
     op.create_index("tasks_by_closed_at", "tasks", ["closed_at"])
+    op.create_index("tasks_by_node_state", "tasks", ["node", "state"])
     op.create_table(
         "owners",
         sa.Column("node", sa.String(), nullable=False),
