@@ -11,7 +11,7 @@ if [ $# = 0 ] && ! buildah pull --quiet "$base" > /dev/null 2>&1; then
   base=localhost/forewarn-base
   buildah inspect --type image "$base" > /dev/null 2>&1 || sh scripts/make_base.sh
 fi
-set -- --build-arg "BASE=$base"
+set -- --build-arg "BASE=$base" --build-arg "FOREWARN_COMMIT=$(git rev-parse --short=8 HEAD 2>/dev/null || true)"
 [ -z "${PIP_INDEX_URL:-}" ] || set -- "$@" --build-arg PIP_INDEX_URL
 [ -z "${PIP_CERT:-}" ] || set -- "$@" --volume "$PIP_CERT:/run/pip.pem:ro" --build-arg PIP_CERT=/run/pip.pem
 # Docker's format, because OCI's has no health check.

@@ -25,6 +25,7 @@ from tests.needs import PATH, need, need_libvirt
 from tests.receiver import Receiver
 from typer.testing import CliRunner
 
+from forewarn import commit
 from forewarn.bootstrap.listening import Listeners
 from forewarn.bootstrap.server import serve_during
 from forewarn.cli.app import app
@@ -171,6 +172,7 @@ def server(
     """Serve from a folder with the files of golden/files; return where operators are answered."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(socket, "gethostname", lambda: "kvm-1")
+    monkeypatch.setattr(commit, "read_commit", lambda: "c0ffee00")
     shutil.copytree(GOLDEN / "files", tmp_path, dirs_exist_ok=True)
     (tmp_path / "forewarn.db").touch(mode=0o600)
     (tmp_path / "forewarn.db").write_bytes(started_database)

@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-import forewarn
 from forewarn.cli.app import app
 from forewarn.cli.catalogue import COMMANDS
+from forewarn.commit import version_with_commit
 from forewarn.environment import environment_with
 
 Run = Callable[..., Result]
@@ -184,7 +184,7 @@ def test_version_is_told_however_it_is_asked(command: tuple[str, ...]) -> None:
     path = Path(sys.executable).with_name(program)
     told = subprocess.check_output([path, *arguments], text=True, timeout=TIMEOUT)
 
-    assert told == f"forewarn {forewarn.__version__}\n"
+    assert told == f"forewarn {version_with_commit()}\n"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.plain_azure import EVENT, plain_azure
 from tests.wheels import ROOT, Environment, build_wheel, uv
 
+from forewarn.commit import read_commit
+
 pytestmark = pytest.mark.timeout(300)
 
 BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.client", "forewarn.agent")
@@ -96,6 +98,13 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tmp_path: Path) -
     installed = {path.name.partition("-")[0] for path in tmp_path.glob("[a-z]*")}
 
     assert installed == {"forewarn", "bin"}
+
+
+def test_wheel_knows_the_commit_it_was_built_from(bare: Environment) -> None:
+    code = "from forewarn.commit import read_commit; print(read_commit())"
+    known = bare.run("python", "-c", code)
+
+    assert known.stdout.strip() == read_commit()
 
 
 def write_configuration(folder: Path, endpoint: str) -> Path:

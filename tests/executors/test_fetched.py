@@ -84,11 +84,13 @@ def test_host_that_does_not_fetch_in_time_has_failed_and_comes_too_late(leader: 
     assert task.said.status is ImpactStatus.FAILED
     assert task.said.reason.startswith("the host did not fetch it within 10m; check that forewarn")
     with pytest.raises(TakingRefusedError, match="it is withdrawn"):
-        leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, "late"))
+        leader.store.write(
+            lambda tx: take_task(tx, leader.context(), HOST, KEY, {"ticket": "late"})
+        )
 
 
 def test_host_that_took_it_has_all_the_time_while_it_reports(leader: Leader) -> None:
-    leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, "ours"))
+    leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, {"ticket": "ours"}))
 
     leader.at += LIMIT / 4
     leader.settle()
@@ -97,7 +99,7 @@ def test_host_that_took_it_has_all_the_time_while_it_reports(leader: Leader) -> 
 
 
 def test_host_that_took_it_and_is_silent_is_given_up_after_the_grace(leader: Leader) -> None:
-    leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, "ours"))
+    leader.store.write(lambda tx: take_task(tx, leader.context(), HOST, KEY, {"ticket": "ours"}))
     since = leader.at
 
     leader.at += timedelta(minutes=30)

@@ -152,7 +152,7 @@ def test_hosts_are_worked_on_whoever_carries_impacts_out(
         assert tuple(those.runners.rules) == (RULE,)
         assert those.impact() == MANUALLY
 
-    assert assigned == Assignment(runner="command")
+    assert assigned == Assignment(runner="command", details={"timeout_seconds": 3600.0})
     assert impact.reason == "exit code 3: kvm-0"
     assert (tmp_path / "tasks" / WORK.operation_id / "work.ended").exists()
 

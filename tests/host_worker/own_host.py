@@ -133,8 +133,7 @@ class Routes:
         context = Context(who="relay", now=now, at=now, new_id=lambda: event_id(f"{1:032x}"))
         try:
             if verb == "take":
-                ticket = body["ticket"]
-                self.store.write(lambda tx: take_task(tx, context, self.host, key, ticket))
+                self.store.write(lambda tx: take_task(tx, context, self.host, key, body))
                 return
             host = body.get("host")
             said = Impact(status=ImpactStatus(body["status"]), reason=body["reason"], moved_to=host)

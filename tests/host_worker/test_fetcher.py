@@ -12,10 +12,11 @@ from tests.executors.conftest import ask_until, script, wait_until
 from tests.executors.host_work import TASKS, WORK
 from tests.host_worker.own_host import OwnHost, known, put_operation, reserve, store_with
 
+from forewarn.clocks import SystemClock
 from forewarn.domain.host_operation import HostPhase
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.task import TaskState, lose
+from forewarn.domain.task import OWNER_GRACE, Ownership, TaskState, lose
 from forewarn.executors.command import Command
 from forewarn.executors.host_tasks import HostOrder
 from forewarn.host_worker.exchange import Exchange
@@ -96,11 +97,29 @@ def test_process_that_is_killed_finds_its_work_again(store: Store, host: OwnHost
     assert len(ran(host)) == 1
 
 
+@pytest.mark.parametrize("restarts_host", [True, False])
+def test_server_learns_how_long_to_wait_for_a_host_that_its_work_restarts(
+    store: Store, host: OwnHost, *, restarts_host: bool
+) -> None:
+    host.restarts_host = restarts_host
+    reserve(store)
+    with host.process() as fetcher:
+        turn_until_it_runs(fetcher, host)
+
+    task = known(store)
+    ownership = Ownership(node="leader", at=SystemClock().now())
+
+    timeout = host.commands[HostTaskKind.WORK].timeout
+    assert task.timeout == timeout
+    assert ownership.grace_for(task) == (timeout if restarts_host else OWNER_GRACE)
+    end(host.folder)
+
+
 def test_process_that_is_killed_before_it_wrote_anything_down_leaves_it_unknown(
     store: Store, host: OwnHost
 ) -> None:
     reserve(store)
-    assert Exchange(server=host.routes, ticket="first").take(KEY)
+    assert Exchange(server=host.routes, ticket="first").take(KEY, {})
 
     with host.process("second") as fetcher:
         said = turn(fetcher, store, ImpactStatus.UNKNOWN)
@@ -113,7 +132,7 @@ def test_process_that_is_killed_before_it_wrote_anything_down_leaves_it_unknown(
 
 def test_host_says_only_once_that_it_does_not_know(store: Store, host: OwnHost) -> None:
     reserve(store)
-    assert Exchange(server=host.routes, ticket="first").take(KEY)
+    assert Exchange(server=host.routes, ticket="first").take(KEY, {})
     with host.process("second") as fetcher:
         turn(fetcher, store, ImpactStatus.UNKNOWN)
         store.write(lambda tx: tx.put_task(lose(known(store), known(store).said.reason)))

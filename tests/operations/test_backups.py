@@ -3,19 +3,23 @@
 import sqlite3
 import stat
 from contextlib import closing
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.syncs import is_lasting, record_syncs
 from tests.works import writing
 
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import ScopeId
+from forewarn.domain.task import Task
 from forewarn.files.fleet import read_fleet_file
-from forewarn.operations.context import Context
+from forewarn.operations.context import Context, Rules
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.restoring import AHEAD, take_over_backup
+from forewarn.operations.tasks import find_ownership
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.backups import back_up, examine, restore
@@ -210,6 +214,30 @@ def test_rows_without_what_they_refer_to_are_damage(database: Path) -> None:
         )
 
     assert examine(database).damage == ("1 rows refer to rows that do not exist",)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_backup_of_a_shared_database_does_not_tell_what_replicas_have_begun(
+    database: Path, tmp_path: Path, *, is_shared: bool
+) -> None:
+    backup = tmp_path / "backup.db"
+    back_up(database, backup, at=AT)
+    task = Task(
+        subject="event",
+        name="web-0",
+        runner="command",
+        node="db-1",
+        epoch=1,
+        said=Impact(status=ImpactStatus.NOT_BEGUN),
+        reserved_at=AT - timedelta(hours=1),
+    )
+    context = replace(CONTEXT, rules=Rules(node="db-1", is_shared=is_shared))
+
+    with closing(open_sqlite(backup)) as store:
+        store.write(lambda tx: take_over_backup(tx, context))
+        ownership = store.read(lambda reading: find_ownership(reading, context))
+
+    assert ownership.is_in_doubt(task, task.reserved_at) is is_shared
 
 
 def test_server_on_a_backup_is_paused_and_shows_no_incarnation_again(

@@ -60,7 +60,7 @@ def reserved(store: Store, operator: Context) -> Store:
 
 
 def take(store: Store, context: Context, ticket: str = "ours", host: HostName = KVM) -> None:
-    store.write(lambda tx: take_task(tx, context, host, KEY, ticket))
+    store.write(lambda tx: take_task(tx, context, host, KEY, {"ticket": ticket}))
 
 
 def report(store: Store, context: Context, said: Impact = DONE, host: HostName = KVM) -> None:
@@ -128,7 +128,7 @@ def test_report_tells_when_the_host_was_heard_although_it_says_nothing_new(
 def test_checks_are_not_audited(reserved: Store, operator: Context) -> None:
     put(reserved, replace(known(reserved), name=CHECK[1]))
 
-    reserved.write(lambda tx: take_task(tx, operator, KVM, CHECK, "ours"))
+    reserved.write(lambda tx: take_task(tx, operator, KVM, CHECK, {"ticket": "ours"}))
     reserved.write(lambda tx: report_fetched_task(tx, operator, KVM, CHECK, DONE))
 
     task = reserved.read(lambda reading: reading.task(CHECK))

@@ -18,6 +18,7 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.notification import Retrying
+from forewarn.domain.task import TIMEOUT_SECONDS
 from forewarn.domain.topology import Host, Topology
 from forewarn.environment import environment_with
 from forewarn.executors.command import EXECUTOR as COMMAND
@@ -161,8 +162,10 @@ class FileRunners:
 
 
 def _assign(means: Means | Command | ImpactTarget) -> Assignment:
-    name = _NAMES.get(type(means))
-    return MANUALLY if name is None else Assignment(runner=name)
+    if not isinstance(means, Command | ImpactTarget | Hypervisor):
+        return MANUALLY
+    details = {TIMEOUT_SECONDS: means.timeout.total_seconds()}
+    return Assignment(runner=_NAMES[type(means)], details=details)
 
 
 def _host(topology: Topology, name: HostName | None) -> Host | None:

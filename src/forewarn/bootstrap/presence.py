@@ -8,9 +8,9 @@ from typing import Final
 
 import structlog
 
-import forewarn
 from forewarn.bootstrap.start import StartError
 from forewarn.bootstrap.supervision import Supervisor
+from forewarn.commit import version_with_commit
 from forewarn.ports.replicas import ReplicaIdentity, Replicas
 from forewarn.rounds import Rounds
 from forewarn.settings import Settings
@@ -58,7 +58,7 @@ def introduce(settings: Settings, address: str) -> ReplicaIdentity:
         replica_id=uuid.uuid4().hex,
         name=socket.gethostname(),
         address=address,
-        version=forewarn.__version__,
+        version=version_with_commit(),
         settings={name: str(getattr(settings, name)) for name in _COMMON},
     )
 

@@ -21,7 +21,7 @@ from forewarn.cli.maintenance_tables import (
     print_plan,
 )
 from forewarn.cli.options import BEGINS, DRY_RUN, TIMEOUT, YES, Given, argument, taking
-from forewarn.cli.output import Columns, Row, print_line, table_of, with_options
+from forewarn.cli.output import Columns, Row, print_line, table_of, wall_time_of, with_options
 from forewarn.cli.patches import make_patch
 from forewarn.cli.place_tables import By, Detail, say_places
 from forewarn.cli.session import Session, command
@@ -163,9 +163,14 @@ def _tell_running(session: Session, maintenance_id: str, host: str) -> None:
         may = "may still be" if task["state"] == "unknown" else "is still"
         print_line(
             f"{task['task_id']} {may} running (owner: {task['owner']}); {host} stays busy until "
-            "it ends or times out.",
+            f"it ends{_say_timeout(task)}.",
             err=True,
         )
+
+
+def _say_timeout(task: Row) -> str:
+    at = wall_time_of(task["times_out_at"])
+    return f", or times out at {at}" if at else ""
 
 
 @command(app, "skip", YES)

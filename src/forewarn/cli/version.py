@@ -2,8 +2,8 @@
 
 import typer
 
-import forewarn
 from forewarn.cli.catalogue import alone
+from forewarn.commit import version_with_commit
 
 app = alone()
 
@@ -14,4 +14,4 @@ def print_version() -> None:
 
     Example: forewarn version
     """
-    typer.echo(f"forewarn {forewarn.__version__}")
+    typer.echo(f"forewarn {version_with_commit()}")

@@ -36,6 +36,7 @@ from forewarn.ports.store import Transaction
 
 _PREFIX: Final = f"{FRONT_PREFIX}/host-work"
 _LONGEST_REASON: Final = 500
+_LONGEST_TIMEOUT: Final = 30 * 86400.0
 
 
 @says("The token {name} is not limited to a host; use a token with the role relay.")
@@ -53,9 +54,15 @@ class OtherHostError(InvalidError):
 
 
 class OfferTaking(RequestModel):
-    """Whoever takes a task: a text of its own choice, the same if it asks again."""
+    """The ticket of the process that takes a task, and how long its program may run.
+
+    A process that asks again sends the same ticket. With *restarts_host*, the server waits for the
+    host until that time is over.
+    """
 
     ticket: Annotated[StrictStr, Field(min_length=16, max_length=64, pattern=r"^[\w-]+$")]
+    timeout_seconds: Annotated[float, Field(gt=0, le=_LONGEST_TIMEOUT)] | None = None
+    restarts_host: bool = False
 
 
 class OfferReport(RequestModel):
@@ -87,8 +94,8 @@ async def _list(request: Request) -> Response:
 
 async def _take(request: Request) -> Response:
     _identify(request)
-    ticket = (await read_body(request, OfferTaking)).ticket
-    return await _write(request, partial(take_task, ticket=ticket))
+    details = (await read_body(request, OfferTaking)).model_dump(exclude_none=True)
+    return await _write(request, partial(take_task, details=details))
 
 
 async def _report(request: Request) -> Response:

@@ -29,6 +29,7 @@ class TaskView(View):
     maintenance_id: MaintenanceId | None
     reserved_at: datetime
     begun_at: datetime | None
+    times_out_at: datetime | None
     reason: str
     can_settle: bool = Field(description="Whether `task settle` ends it.")
 
@@ -122,6 +123,7 @@ def _describe(report: TaskReport) -> dict[str, Any]:
         "maintenance_id": report.maintenance_id,
         "reserved_at": task.reserved_at,
         "begun_at": task.begun_at,
+        "times_out_at": task.times_out_at,
         "reason": task.said.reason,
         "can_settle": report.can_settle,
     }

@@ -273,11 +273,14 @@ def _tasks(tasks: Iterable[HostTask], snapshot: Snapshot) -> Iterator[Reason]:
         if said is not None and said.has_no_executor:
             yield Reason(kind=ReasonKind.NO_EXECUTOR, about=said.reason)
             return
-        kind, until = _TASKS.get(task.kind), None
+        kind, since, until, about = _TASKS.get(task.kind), None, None, _about(task.host, said)
         if said is not None and said.is_lost:
             kind, until = ReasonKind.HOST_UNKNOWN, said.ask_again_at
+        elif kind is not None and said is not None and said.away:
+            kind, since, until = ReasonKind.HOST_OWNER_AWAY, said.away.since, said.away.pages_at
+            about = f"{task.host} is carried out by {said.away.name}"
         if kind is not None and (said is None or not said.is_over):
-            reason = Reason(kind=kind, until=until, about=_about(task.host, said))
+            reason = Reason(kind=kind, since=since, until=until, about=about)
             alike.setdefault(reason, []).extend([task.vm] if task.vm else [])
     for reason, vms in alike.items():
         yield replace(reason, vms=tuple(vms))
@@ -309,6 +312,14 @@ def _impact(
         return Reason(kind=ReasonKind.NOT_BEGUN, vms=vms, since=event.started_at)
     if impact.has_no_executor:
         return Reason(kind=ReasonKind.NO_EXECUTOR, vms=vms, about=impact.reason)
+    if away := impact.away:
+        return Reason(
+            kind=ReasonKind.OWNER_AWAY,
+            vms=vms,
+            since=away.since,
+            until=away.pages_at,
+            about=away.name,
+        )
     return Reason(
         kind=ReasonKind.BY_HAND if impact.is_by_hand else _IMPACT[impact.status],
         vms=vms,

@@ -31,11 +31,13 @@ class ReasonKind(StrEnum):
     NOT_BEGUN = "not-begun"
     OTHER_IMPACT = "other-impact"
     RUNNING = "running"
+    OWNER_AWAY = "owner-away"
     BY_HAND = "by-hand"
     UNKNOWN = "unknown"
     NO_EXECUTOR = "no-executor"
     HOST_GUESTS = "host-guests"
     HOST_WORK = "host-work"
+    HOST_OWNER_AWAY = "host-owner-away"
     HOST_VERIFY = "host-verify"
     HOST_RETURN = "host-return"
     HOST_UNKNOWN = "host-unknown"
@@ -113,6 +115,10 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "The impact on {vms} has been running since {since}{about:: }"
         "{until:; the executor is asked again at }."
     ),
+    ReasonKind.OWNER_AWAY: (
+        "The impact on {vms} is carried out by {about}, which has been away since {since}; "
+        "operators are paged at {until}."
+    ),
     ReasonKind.BY_HAND: (
         "{number:The event has|The events have} been waiting since {since} for an operator to "
         "carry out the impact on {vms} and complete {number:it|them}."
@@ -129,6 +135,9 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "The work on {about} begins after the impacts on its virtual machines; it waits for {vms}."
     ),
     ReasonKind.HOST_WORK: "The work on {about} is under way.",
+    ReasonKind.HOST_OWNER_AWAY: (
+        "The work on {about}, which has been away since {since}; operators are paged at {until}."
+    ),
     ReasonKind.HOST_VERIFY: "{about} must be back by {until}; the server checks it until then.",
     ReasonKind.HOST_RETURN: "The work on {about} is done; {vms} {of_vms:is|are} being returned.",
     ReasonKind.HOST_UNKNOWN: (

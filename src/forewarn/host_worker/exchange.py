@@ -1,6 +1,6 @@
 """What a host asks its server: which tasks there are, to have one, and to hear how far it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -52,9 +52,9 @@ class Exchange:
         listed = answer.get("tasks") if isinstance(answer, dict) else None
         return tuple(_read(listed if isinstance(listed, list) else []))
 
-    def take(self, key: TaskKey) -> bool:
-        """Tell whether the task is ours to begin."""
-        return self._post(key, "take", {"ticket": self.ticket})
+    def take(self, key: TaskKey, details: Mapping[str, object]) -> bool:
+        """Tell whether the task is ours to begin; *details* say how long that can take."""
+        return self._post(key, "take", {"ticket": self.ticket, **details})
 
     def report(self, key: TaskKey, said: Impact) -> bool:
         """Tell the server how far it is; False if it wants to know no more."""

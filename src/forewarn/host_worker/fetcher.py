@@ -5,7 +5,7 @@ whoever is killed in between. Where it cannot be known whether it was, it is rep
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Final
@@ -30,6 +30,9 @@ FETCH_SECONDS: Final = 5.0
 ATTEND_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 20.0
 """How often a task that runs is reported although nothing has changed."""
+
+_LONGEST_TIMEOUT: Final = 30 * 86400.0
+"""The longest timeout that a server accepts."""
 
 _LASTING: Final = frozenset({401, 403, 404, 421})
 """Refusals that do not go away by themselves."""
@@ -120,7 +123,7 @@ class WorkFetcher:
         key = task.order.key
         # Taken before, and remembered here: by this process or, before a crash, by another one.
         is_ours = task.is_taken and self.records.has(key)
-        if not (is_ours or self.exchange.take(key)):
+        if not (is_ours or self.exchange.take(key, self._describe(task.order))):
             if task.is_taken:
                 self.exchange.report(key, _NO_RECORD)
                 self._lost.add(key)
@@ -131,6 +134,15 @@ class WorkFetcher:
             self.exchange.report(key, Impact(status=ImpactStatus.FAILED, reason=reason))
             return
         self._orders[key] = task.order
+
+    def _describe(self, order: HostOrder) -> Mapping[str, object]:
+        """Return how long the server waits for this host while it carries *order* out."""
+        command = self.runner.find(order.about)
+        if command is None:
+            return {}
+        described = self.runner.program.describe(order, command)
+        seconds = min(command.timeout.total_seconds(), _LONGEST_TIMEOUT)
+        return {"timeout_seconds": seconds, "restarts_host": described["restarts_host"]}
 
     def _attend(self, key: TaskKey, order: HostOrder) -> None:
         said = self._look(key, order)

@@ -19,6 +19,8 @@ BACKUP_TAKEN_AT: Final = "backup_taken_at"
 """The setting of a database that is a backup which no server has been started on."""
 RESTORED_AT: Final = "restored_at"
 """The setting that says when a server was last started on a backup."""
+RECORDS_LOST_AT: Final = "records_lost_at"
+"""The setting that says when records of tasks were last found missing."""
 _SERVER: Final = "server"
 """Who pauses a server that was started on a backup."""
 AHEAD: Final = 1_000_000
@@ -37,6 +39,9 @@ def take_over_backup(tx: Transaction, context: Context) -> bool:
     start_above(tx, AHEAD)
     tx.put_setting(BACKUP_TAKEN_AT, "")
     tx.put_setting(RESTORED_AT, context.at.isoformat())
+    if context.rules.is_shared:
+        # A replica that the backup does not know may have begun tasks that it knows as reserved.
+        tx.put_setting(RECORDS_LOST_AT, context.at.isoformat())
     detail = f"the database is a backup from {taken_at}"
     pause_server(tx, replace(context, who=_SERVER), detail)
     record_audit(tx, context, "db restore", "database", detail=detail)

@@ -3,10 +3,10 @@
 All transactions are in one order, over all replicas, so each of these verbs is a compare-and-set.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from forewarn.domain import task as rules
 from forewarn.domain.errors import ConflictError, NotFoundError, says
@@ -29,13 +29,10 @@ from forewarn.operations.context import Context
 from forewarn.operations.findings import Incident, note_incident
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.recording import record_audit
-from forewarn.operations.restoring import RESTORED_AT
+from forewarn.operations.restoring import RECORDS_LOST_AT, RESTORED_AT
 from forewarn.ports.entries import Actor, AuditEntry
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId
-
-RECORDS_LOST_AT: Final = "records_lost_at"
-"""The setting that says when a server was last started without its records of tasks."""
 
 
 @says("Another server was started with a copy of the state directory {node}; stop one of them.")
@@ -386,17 +383,22 @@ def find_fetched_tasks(reading: Reading, host: HostName) -> tuple[Task, ...]:
     )
 
 
-def take_task(tx: Transaction, context: Context, host: HostName, key: TaskKey, ticket: str) -> None:
-    """Have *host* take one of its tasks, or refuse. With the same *ticket*, it may ask again."""
+def take_task(
+    tx: Transaction, context: Context, host: HostName, key: TaskKey, details: Mapping[str, Any]
+) -> None:
+    """Have *host* take one of its tasks, or refuse.
+
+    *details* have the `ticket` with which it may ask again, and what `grace_for` depends on.
+    """
     task = _find_fetched(tx, host, key)
     if task.state is not TaskState.RESERVED:
-        if task.state is TaskState.BEGUN and task.details.get("ticket") == ticket:
+        if task.state is TaskState.BEGUN and task.details.get("ticket") == details["ticket"]:
             return
         raise TakingRefusedError(*key, f"it is {_OFFERS[task.state]}")
     if hindrance := _hindrance(tx, task):
         raise TakingRefusedError(*key, hindrance)
     taken = rules.begin(task, node=task.node, assignment=task.assignment, now=context.at)
-    tx.put_task(replace(taken, details={**task.details, "ticket": ticket}))
+    tx.put_task(replace(taken, details={**task.details, **details}))
     _audit_fetched(tx, context, "host work take", taken)
 
 

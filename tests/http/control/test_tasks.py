@@ -66,6 +66,7 @@ def test_task_is_listed_with_its_owner(api: httpx2.Client, stranded: str) -> Non
             "maintenance_id": None,
             "reserved_at": "2026-01-05T08:00:00Z",
             "begun_at": "2026-01-05T08:00:00Z",
+            "times_out_at": None,
             "reason": "db-9 is away",
             "can_settle": True,
         }

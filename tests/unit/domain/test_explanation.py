@@ -25,7 +25,7 @@ from forewarn.domain.event import (
 from forewarn.domain.explanation import explain, explain_operation
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome, end
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
-from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.impact import Impact, ImpactStatus, OwnerAway
 from forewarn.domain.maintenance import Maintenance, abort, pause
 from forewarn.domain.names import (
     HostName,
@@ -253,6 +253,11 @@ def test_state_of_the_maintenance_is_told(
 
 
 ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
+AWAY = OwnerAway(
+    name="db-1",
+    since=datetime.fromisoformat("2026-03-02T12:01:00Z"),
+    pages_at=datetime.fromisoformat("2026-03-02T12:06:00Z"),
+)
 
 
 @pytest.mark.parametrize(
@@ -282,6 +287,13 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
             (
                 "The impact on web-0 has been running since 2026-03-02 12:00:00 GMT; "
                 "the executor is asked again at 2026-03-02 12:10:00 GMT."
+            ),
+        ),
+        (
+            Impact(status=ImpactStatus.RUNNING, away=AWAY),
+            (
+                "The impact on web-0 is carried out by db-1, which has been away since "
+                "2026-03-02 12:01:00 GMT; operators are paged at 2026-03-02 12:06:00 GMT."
             ),
         ),
         (
@@ -476,6 +488,27 @@ def test_work_on_the_host_holds_until_it_is_over(
     )
 
     assert of_host(replace(seen, tasks={task: Impact(status=said)}), now) == expected
+
+
+def test_owner_of_the_work_on_a_host_that_is_away_is_named(
+    draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    seen = at_host(HostPhase.WORK, draft, fleet, now)
+    task = HostTask(
+        operation_id=OperationId("operation"),
+        maintenance_id=FREEZE,
+        event_type=draft.event_type,
+        host=HostName("kvm-1"),
+        kind=HostTaskKind.WORK,
+    )
+    said = Impact(status=ImpactStatus.RUNNING, away=AWAY)
+
+    assert returned(replace(seen, tasks={task: said}), now) == [
+        (
+            "The work on kvm-1 is carried out by db-1, which has been away since "
+            "2026-03-02 12:01:00 GMT; operators are paged at 2026-03-02 12:06:00 GMT."
+        )
+    ]
 
 
 def test_guests_that_are_being_returned_share_a_sentence(
