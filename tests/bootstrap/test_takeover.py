@@ -27,7 +27,7 @@ from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
 from forewarn.domain.task import OWNER_GRACE, STATUS_URL, Owner, Task, TaskKey, TaskState
-from forewarn.executors.orders import Order, Permit, Runner
+from forewarn.executors.task_input import Permit, Runner, TaskInput
 from forewarn.executors.task_log import TaskLog
 from forewarn.executors.watcher import TaskWatcher
 from forewarn.files.fleet import read_fleet_file
@@ -97,7 +97,7 @@ class StoppingRunner:
     def repeats(self) -> bool:
         return self.made.repeats
 
-    def begin(self, order: Order, permit: Permit) -> Impact | None:
+    def begin(self, order: TaskInput, permit: Permit) -> Impact | None:
         if self.stopping.after_commit:
             self.made.begin(order, StoppingPermit(permit))
             self.made.close()
@@ -105,7 +105,7 @@ class StoppingRunner:
             self.stopping.late.append(lambda: self.made.begin(order, permit))
         return None
 
-    def inquire(self, order: Order) -> Impact:
+    def inquire(self, order: TaskInput) -> Impact:
         return self.made.inquire(order)
 
     def close(self) -> None:

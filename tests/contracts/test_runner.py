@@ -51,11 +51,11 @@ from forewarn.domain.task import Owner, Task, TaskKey, TaskState
 from forewarn.executors.command import Command
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.libvirt.marks import MarkPhase
-from forewarn.executors.orders import Order, Runner
 from forewarn.executors.simulated import Manual, Simulated
-from forewarn.executors.targets import ImpactTarget
+from forewarn.executors.task_input import Runner, TaskInput
 from forewarn.executors.task_log import TaskLog
 from forewarn.executors.watcher import TaskWatcher
+from forewarn.executors.webhook import WebhookTarget
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, complete_event, create_events, find_event
@@ -85,7 +85,7 @@ while [ ! -e {folder}/$name.end ]; do sleep 0.02; done
 
 IMPACTS = (ORDER, OTHER)
 HOST_TASKS = tuple(map(host_order, TASKS[:2]))
-ORDERS: Mapping[str, tuple[Order, Order]] = {
+ORDERS: Mapping[str, tuple[TaskInput, TaskInput]] = {
     "command": IMPACTS,
     "webhook": IMPACTS,
     "libvirt": IMPACTS,
@@ -101,7 +101,7 @@ class Outside(Protocol):
 
     address: str
 
-    def end(self, order: Order, fate: str = "", *, place: str = "") -> None:
+    def end(self, order: TaskInput, fate: str = "", *, place: str = "") -> None:
         """Let *order* be over; with a *fate*, it has failed. The machine is at a *place* then."""
 
     def deeds(self) -> Counter[TaskKey]:
@@ -115,7 +115,7 @@ class Scripts:
         self._folder = folder
         self.address = str(script(folder, SCRIPT.format(folder=folder)))
 
-    def end(self, order: Order, fate: str = "", *, place: str = "") -> None:
+    def end(self, order: TaskInput, fate: str = "", *, place: str = "") -> None:
         said = (f"echo {fate}" if fate else ":", f"echo host={place}" if place else ":")
         ending = "; ".join((*said, f"exit {3 if fate else 0}"))
         (self._folder / "draft").write_text(ending, encoding="utf-8")
@@ -137,7 +137,7 @@ class Targets:
         closing.enter_context(self.target.listening())
         self.address = self.target.url
 
-    def end(self, order: Order, fate: str = "", *, place: str = "") -> None:
+    def end(self, order: TaskInput, fate: str = "", *, place: str = "") -> None:
         name = order.key[1]
         self.target.end(name, "failed" if fate else "done", fate)
         if place:
@@ -157,7 +157,7 @@ class Guests:
             self._daemon.define(vm)
         closing.callback(wait_for_stewards, folder)
 
-    def end(self, order: Order, fate: str = "", *, place: str = "") -> None:
+    def end(self, order: TaskInput, fate: str = "", *, place: str = "") -> None:
         assert not place
         vm = order.key[1]
         if fate:
@@ -186,11 +186,11 @@ def make_runner(kind: str, folder: Path, address: str) -> Runner:
     """Return a runner that remembers in *folder*, and acts on what is at *address*."""
     makers: Mapping[str, Callable[[], Runner]] = {
         "command": lambda: make_command(folder, Command(run=(address,))),
-        "webhook": lambda: make_webhook(folder, ImpactTarget(url=address)),
+        "webhook": lambda: make_webhook(folder, WebhookTarget(url=address)),
         "libvirt": lambda: make_libvirt(folder, Hypervisor(uri=address)),
         "command for hosts": lambda: make_host_command(folder, host_work(Command(run=(address,)))),
         "webhook for hosts": lambda: make_host_webhook(
-            folder, host_work(ImpactTarget(url=address))
+            folder, host_work(WebhookTarget(url=address))
         ),
     }
     return makers[kind]()
@@ -206,11 +206,11 @@ class Rig:
     made: list[Runner] = field(default_factory=list)
 
     @property
-    def first(self) -> Order:
+    def first(self) -> TaskInput:
         return ORDERS[self.kind][0]
 
     @property
-    def second(self) -> Order:
+    def second(self) -> TaskInput:
         return ORDERS[self.kind][1]
 
     @property
@@ -230,11 +230,11 @@ class Rig:
         for order in ORDERS[self.kind]:
             self.outside.end(order)
 
-    def wait_until_done(self, *orders: Order) -> None:
+    def wait_until_done(self, *orders: TaskInput) -> None:
         """Return when these have happened outside."""
         wait_until(lambda: {each.key for each in orders} <= {*self.outside.deeds()}, "not done")
 
-    def carry_out(self, runner: Runner, order: Order) -> Impact:
+    def carry_out(self, runner: Runner, order: TaskInput) -> Impact:
         """Have *order* carried out from begin to end."""
         begin(runner, order)
         self.wait_until_done(order)
@@ -461,7 +461,7 @@ def test_closed_runner_leaves_what_it_has_begun_alone(rig: Rig) -> None:
     assert wait_for(rig.make(), is_over, rig.first).status is ImpactStatus.DONE
 
 
-def numbered(rig: Rig, number: int, host: str) -> Order:
+def numbered(rig: Rig, number: int, host: str) -> TaskInput:
     """Return one of many orders for *host*."""
     if rig.kind == "command for hosts":
         return host_order(replace(WORK, attempt=number, host=HostName(host)))

@@ -28,25 +28,22 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import ADOPTABLE, HOST_SILENT_AFTER, OWNER_GRACE, SILENT_AFTER
 from forewarn.executors.command import Command
 from forewarn.executors.configuration import (
+    ByHand,
     CommandTable,
     ExecutorFile,
     HostWorkTable,
     LibvirtTable,
     WebhookTable,
-    read_roster,
-)
-from forewarn.executors.host_tasks import HOST_TASKS, HostOrder
-from forewarn.executors.impacts import (
-    EVENT_ID,
-    VIRTUAL_MACHINE,
-    ImpactOrder,
+    read_executors,
 )
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.libvirt.marks import NAMESPACE
-from forewarn.executors.orders import ByHand, environment_of
 from forewarn.executors.processes import PLACES, PLACES_OF_HOST
-from forewarn.executors.targets import ImpactTarget
-from forewarn.executors.webhook import EPOCH
+from forewarn.executors.task_input import (
+    host_task_input,
+    impact_input,
+)
+from forewarn.executors.webhook import EPOCH, WebhookTarget
 from forewarn.host_worker.settings import HostWorkFile
 from forewarn.settings_table import ExecutorKind
 from forewarn.wording.durations import format_duration
@@ -82,8 +79,8 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
     (tmp_path / "platform.key").write_text("hush", encoding="utf-8")
     program(tmp_path / "maintain", fence("sh"))
 
-    means = read_roster(path, "/usr/bin:/bin").means
-    assert {type(each) for each in means} == {ByHand, Command, ImpactTarget}
+    means = read_executors(path, "/usr/bin:/bin").impacts
+    assert {type(each) for each in means} == {ByHand, Command, WebhookTarget}
     for key in {*CommandTable.model_fields, *WebhookTable.model_fields}:
         assert re.search(rf"^{key} = ", text, re.MULTILINE), key
 
@@ -94,7 +91,7 @@ def test_libvirt_of_the_reference_has_every_key(tmp_path: Path) -> None:
     path = tmp_path / "executors.toml"
     path.write_text(text, encoding="utf-8")
 
-    (means,) = read_roster(path, "/usr/bin:/bin").means
+    (means,) = read_executors(path, "/usr/bin:/bin").impacts
 
     assert isinstance(means, Hypervisor)
     for key in LibvirtTable.model_fields:
@@ -122,8 +119,8 @@ def test_host_work_of_the_reference_is_some_and_has_every_key(tmp_path: Path) ->
     for name in ("patch-host", "host-is-back", "give-back"):
         program(tmp_path / name, "#!/bin/sh\n")
 
-    for work in read_roster(path, "/usr/bin:/bin").host_works:
-        assert list(work.means) == list(HostTaskKind)
+    for work in read_executors(path, "/usr/bin:/bin").host_works:
+        assert list(work.executors) == list(HostTaskKind)
     for name, key in HostWorkTable.model_fields.items():
         assert re.search(rf"\b{key.alias or name} = ", text), name
 
@@ -189,14 +186,13 @@ def test_file_of_a_host_has_every_key_and_default_in_the_reference(tmp_path: Pat
 
 def test_variables_and_headers_of_the_reference_are_those_there_are() -> None:
     rows = re.findall(r"^\| `([A-Z]+_\w+|Forewarn-[\w-]+)` \|", TEXT, re.MULTILINE)
-    order = ImpactOrder(event=EVENT, vm=WEB_0, host=HOSTS[WEB_0], epoch=1)
+    order = impact_input(EVENT, WEB_0, HOSTS[WEB_0], epoch=1)
 
     assert set(rows) == {
-        *environment_of(order),
-        *environment_of(HostOrder(task=WORK, epoch=1)),
-        *HOST_TASKS.headers,
-        EVENT_ID,
-        VIRTUAL_MACHINE,
+        *order.environment(),
+        *host_task_input(WORK, epoch=1).environment(),
+        *order.headers,
+        *host_task_input(WORK, epoch=1).headers,
         EPOCH,
         "Forewarn-Signature",
     }
@@ -276,7 +272,7 @@ def url() -> Iterator[str]:
 
 
 def test_target_of_the_reference_does_it(tmp_path: Path, url: str) -> None:
-    executor = make_webhook(tmp_path, ImpactTarget(url=url))
+    executor = make_webhook(tmp_path, WebhookTarget(url=url))
 
     begin(executor)
 

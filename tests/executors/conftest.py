@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.web_site import OUTBOUND
 
@@ -19,13 +19,11 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import SCRIPTS, Command
-from forewarn.executors.impacts import ImpactOrder
 from forewarn.executors.libvirt.hypervisors import Hypervisor
-from forewarn.executors.orders import Order, Runner
 from forewarn.executors.processes import PLACES, PLACES_OF_HOST, ProcessRunner
-from forewarn.executors.targets import ImpactTarget
+from forewarn.executors.task_input import Runner, TaskInput, impact_input
 from forewarn.executors.task_log import TaskLog
-from forewarn.executors.webhook import WebhookRunner
+from forewarn.executors.webhook import WebhookRunner, WebhookTarget
 from forewarn.ports.clock import WallClock
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -50,7 +48,7 @@ KEY = (EVENT.event_id, WEB_0)
 SECONDS = 45.0
 OVER = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
-M = TypeVar("M", Command, ImpactTarget, Hypervisor)
+M = TypeVar("M", Command, WebhookTarget, Hypervisor)
 
 
 def wait_until(is_so: Callable[[], bool], reason: str, seconds: float = SECONDS) -> None:
@@ -61,7 +59,9 @@ def wait_until(is_so: Callable[[], bool], reason: str, seconds: float = SECONDS)
         time.sleep(0.01)
 
 
-def wait_for(runner: Runner, is_so: Callable[[Impact], bool], order: Order | None = None) -> Impact:
+def wait_for(
+    runner: Runner, is_so: Callable[[Impact], bool], order: TaskInput | None = None
+) -> Impact:
     """Ask until the answer *is_so*, and return it."""
     return ask_until(lambda: runner.inquire(order or ORDER), is_so)
 
@@ -122,21 +122,21 @@ class Grant:
         return self.is_given
 
 
-def order_for(vm: VmName = WEB_0, *, event: ScheduledEvent = EVENT, epoch: int = 1) -> ImpactOrder:
+def order_for(vm: VmName = WEB_0, *, event: ScheduledEvent = EVENT, epoch: int = 1) -> TaskInput:
     """Return the impact of *event* on *vm* as an order."""
-    return ImpactOrder(event=event, vm=vm, host=HOSTS.get(vm), epoch=epoch)
+    return impact_input(event, vm, HOSTS.get(vm), epoch=epoch)
 
 
 ORDER = order_for()
 OTHER = order_for(WEB_1)
 
 
-def begin(runner: Runner, order: Order = ORDER) -> Impact | None:
+def begin(runner: Runner, order: TaskInput = ORDER) -> Impact | None:
     """Begin *order* with a permit."""
     return runner.begin(order, Grant())
 
 
-def begin_when_there_is_a_place(runner: Runner, order: Order = ORDER) -> None:
+def begin_when_there_is_a_place(runner: Runner, order: TaskInput = ORDER) -> None:
     """Begin *order*, again and again while it has to wait, as the server does."""
 
     def is_begun() -> bool:
@@ -151,13 +151,12 @@ def log_in(folder: Path) -> TaskLog:
     return TaskLog(folder / "tasks")
 
 
-def find_among(means: Sequence[M]) -> Callable[[Mapping[str, Any]], M | None]:
-    """Return how to find the first of *means* that fits what an order is about."""
+def find_among(those: Sequence[M]) -> Callable[[TaskInput], M | None]:
+    """Return how to find the first of *those* that fits a task."""
 
-    def find(about: Mapping[str, Any]) -> M | None:
-        host = None if about["host"] is None else host_called(about["host"])
-        event_type = EventType(about["event_type"])
-        return next((each for each in means if each.selection.fits(event_type, host)), None)
+    def find(task: TaskInput) -> M | None:
+        host = None if task.host is None else host_called(task.host)
+        return next((each for each in those if each.selection.fits(task.event_type, host)), None)
 
     return find
 
@@ -178,7 +177,7 @@ def make_command(
 
 
 def make_webhook(
-    folder: Path, *targets: ImpactTarget, wall: WallClock | None = None
+    folder: Path, *targets: WebhookTarget, wall: WallClock | None = None
 ) -> WebhookRunner:
     """Return a runner that remembers in *folder*, and asks often."""
     return WebhookRunner(

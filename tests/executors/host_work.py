@@ -1,9 +1,9 @@
 """Tasks of a host operation, and runners of them that remember in a folder."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.executors.conftest import ask_often, log_in
 from tests.web_site import OUTBOUND
@@ -13,15 +13,13 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import SCRIPTS, Command
-from forewarn.executors.configuration import HostWork, find_work
-from forewarn.executors.fetched import FetchedByHost
-from forewarn.executors.host_tasks import HostOrder
+from forewarn.executors.configuration import Executors, FetchedByHost, HostWork
 from forewarn.executors.processes import PLACES, ProcessRunner
-from forewarn.executors.targets import ImpactTarget
-from forewarn.executors.webhook import WebhookRunner
+from forewarn.executors.task_input import TaskInput, host_task_input
+from forewarn.executors.webhook import WebhookRunner, WebhookTarget
 from forewarn.protocol.vocabulary import EventType
 
-M = TypeVar("M", Command, ImpactTarget)
+M = TypeVar("M", Command, WebhookTarget)
 
 WORK = HostTask(
     operation_id=OperationId("9F6D1B52-6E70-4E36-8C5A-6B4C8C4E7D10"),
@@ -41,24 +39,26 @@ TASKS = (
 RULE = HostWorkRule(hosts=("kvm-*",), has_verify=True, has_return=True)
 
 
-def host_work(means: Command | ImpactTarget | FetchedByHost, rule: HostWorkRule = RULE) -> HostWork:
-    """Return work that does every task by the same *means*."""
-    return HostWork(rule=rule, means=dict.fromkeys(HostTaskKind, means))
+def host_work(
+    executor: Command | WebhookTarget | FetchedByHost, rule: HostWorkRule = RULE
+) -> HostWork:
+    """Return work of which one *executor* does every task."""
+    return HostWork(rule=rule, executors=dict.fromkeys(HostTaskKind, executor))
 
 
-def host_order(task: HostTask = WORK, *, epoch: int = 1) -> HostOrder:
-    """Return *task* as an order."""
-    return HostOrder(task=task, epoch=epoch)
+def host_order(task: HostTask = WORK, *, epoch: int = 1) -> TaskInput:
+    """Return *task* as its runner gets it."""
+    return host_task_input(task, epoch=epoch)
 
 
-def find_for_host(
-    kind: type[M], works: Sequence[HostWork]
-) -> Callable[[Mapping[str, Any]], M | None]:
-    """Return how to find the means of that *kind* in the first of *works* that fits."""
+def find_for_host(kind: type[M], works: Sequence[HostWork]) -> Callable[[TaskInput], M | None]:
+    """Return how to find the executor of that *kind* in the first of *works* that fits."""
+    executors = Executors(host_works=tuple(works))
 
-    def find(about: Mapping[str, Any]) -> M | None:
-        work = find_work(works, Host(name=about["host"]))
-        found = work.means.get(HostTaskKind(about["task"])) if work else None
+    def find(task: TaskInput) -> M | None:
+        assert task.host is not None
+        assert task.kind is not None
+        found = executors.find_host_task(task.kind, Host(name=task.host))
         return found if isinstance(found, kind) else None
 
     return find
@@ -81,7 +81,7 @@ def make_host_command(
 def make_host_webhook(folder: Path, *works: HostWork) -> WebhookRunner:
     """Return a runner of webhooks about hosts that remembers in *folder*, and asks often."""
     return WebhookRunner(
-        find_for_host(ImpactTarget, works),
+        find_for_host(WebhookTarget, works),
         log=log_in(folder),
         outbound=OUTBOUND,
         clock=SystemClock(),

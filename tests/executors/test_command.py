@@ -30,7 +30,7 @@ from tests.executors.conftest import (
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.orders import LONGEST, Order, Selection
+from forewarn.executors.task_input import LONGEST, Selection, TaskInput
 from forewarn.protocol.vocabulary import EventType
 
 # A server that begins one impact and is then killed, as it says itself.
@@ -282,7 +282,7 @@ def test_only_so_many_scripts_run_at_once_and_the_others_wait_for_a_place(tmp_pa
     assert (tmp_path / "runs").read_text().count("web") == 4
 
 
-def numbered(number: int) -> list[Order]:
+def numbered(number: int) -> list[TaskInput]:
     """Return orders for virtual machines without a host."""
     return [replace(order_for(VmName(f"web-{each}")), host=None) for each in range(number)]
 

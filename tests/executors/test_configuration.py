@@ -10,11 +10,16 @@ from tests.needs import need_libvirt
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
-from forewarn.executors.configuration import HostWork, read_host_work_rules, read_roster
-from forewarn.executors.fetched import FetchedByHost
+from forewarn.executors.configuration import (
+    ByHand,
+    FetchedByHost,
+    HostWork,
+    read_executors,
+    read_host_work_rules,
+)
 from forewarn.executors.libvirt.hypervisors import Hypervisor
-from forewarn.executors.orders import ByHand, Selection
-from forewarn.executors.targets import ImpactTarget
+from forewarn.executors.task_input import Selection
+from forewarn.executors.webhook import WebhookTarget
 from forewarn.files.tables import TablesError
 from forewarn.protocol.vocabulary import EventType
 
@@ -55,7 +60,7 @@ timeout = "30m"
 run = ["sh", "-c", "exit 0"]
 """
 
-    first, second = read_roster(write(text), SEARCH).means
+    first, second = read_executors(write(text), SEARCH).impacts
 
     assert isinstance(second, Command)
     assert first == Command(
@@ -72,9 +77,9 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("hush\n", encoding="utf-8")
     text = f'{HOOK}secret_file = "key"\nheaders = {{ X-Token = "1" }}\nrequest_timeout = 2\n'
 
-    (target,) = read_roster(write(text), SEARCH).means
+    (target,) = read_executors(write(text), SEARCH).impacts
 
-    assert target == ImpactTarget(
+    assert target == WebhookTarget(
         url="https://hush.example/T0KEN",
         headers={"X-Token": "1"},
         secret="hush",  # noqa: S106
@@ -187,7 +192,7 @@ def test_what_is_wrong_is_refused_with_its_line(
     path = write(text)
 
     with pytest.raises(TablesError) as refused:
-        read_roster(path, SEARCH)
+        read_executors(path, SEARCH)
 
     said = str(refused.value)
     assert said.startswith(f"{path}:{line}: {problem}")
@@ -207,7 +212,7 @@ def test_secret_that_is_not_there_is_refused(
     path = write(HOOK + 'secret_file = "key"\n')
 
     with pytest.raises(TablesError) as refused:
-        read_roster(path, SEARCH)
+        read_executors(path, SEARCH)
 
     assert str(refused.value).startswith(f"{path}:3: secret_file of webhook 1: {problem}")
 
@@ -224,7 +229,7 @@ to = ["kvm-*", "spare"]
 ephemeral = ["vdb"]
 """
 
-    (hypervisor,) = read_roster(write(text), SEARCH).means
+    (hypervisor,) = read_executors(write(text), SEARCH).impacts
 
     assert hypervisor == Hypervisor(
         uri="qemu+ssh://root@{host}/system",
@@ -246,15 +251,15 @@ def test_libvirt_without_its_package_is_refused_with_the_command_that_installs_i
     monkeypatch.setitem(sys.modules, "libvirt", None)
 
     with pytest.raises(TablesError, match=r"pip install 'forewarn\[libvirt\]'"):
-        read_roster(write(KVM), SEARCH)
+        read_executors(write(KVM), SEARCH)
 
 
 def test_tables_of_all_kinds_are_kept_in_the_order_of_the_file(write: Write) -> None:
     by_hand = '[[manual]]\nevent_types = ["Terminate"]\nlabels = { cluster = "a" }\n'
 
-    means = read_roster(write(HOOK + by_hand + RUN + HOOK), SEARCH).means
+    means = read_executors(write(HOOK + by_hand + RUN + HOOK), SEARCH).impacts
 
-    assert [type(each) for each in means] == [ImpactTarget, ByHand, Command, ImpactTarget]
+    assert [type(each) for each in means] == [WebhookTarget, ByHand, Command, WebhookTarget]
     assert means[1].selection == Selection(
         event_types=(EventType.TERMINATE,), labels={"cluster": "a"}
     )
@@ -262,7 +267,7 @@ def test_tables_of_all_kinds_are_kept_in_the_order_of_the_file(write: Write) -> 
 
 def test_file_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(TablesError, match="cannot be read: "):
-        read_roster(tmp_path / "nothing", SEARCH)
+        read_executors(tmp_path / "nothing", SEARCH)
 
 
 def test_file_says_what_to_run_on_which_hosts(write: Write) -> None:
@@ -283,7 +288,7 @@ run = ["true"]
 """
     path = write(text)
 
-    first, second = read_roster(path, SEARCH).host_works
+    first, second = read_executors(path, SEARCH).host_works
 
     assert first.rule == HostWorkRule(
         hosts=("kvm-*",),
@@ -293,14 +298,14 @@ run = ["true"]
         verify_every=timedelta(seconds=5),
         has_return=True,
     )
-    sh = first.means[HostTaskKind.WORK].run[0]  # type: ignore[union-attr]
-    assert first.means == {
+    sh = first.executors[HostTaskKind.WORK].run[0]  # type: ignore[union-attr]
+    assert first.executors == {
         HostTaskKind.WORK: Command(run=(sh, "patch"), timeout=timedelta(hours=2)),
         HostTaskKind.VERIFY: Command(run=(sh, "is-back"), timeout=timedelta(seconds=20)),
         HostTaskKind.RETURN: Command(run=(sh, "give-back"), timeout=timedelta(hours=2)),
     }
     assert second.rule == HostWorkRule()
-    assert list(second.means) == [HostTaskKind.WORK]
+    assert list(second.executors) == [HostTaskKind.WORK]
     assert read_host_work_rules(path) == (first.rule, second.rule)
 
 
@@ -310,14 +315,14 @@ def test_file_says_whom_to_post_to_for_which_hosts(write: Write, tmp_path: Path)
 
     path = write(f'{HOST_HOOK}{more}secret_file = "key"\n')
 
-    (work,) = read_roster(path, SEARCH).host_works
+    (work,) = read_executors(path, SEARCH).host_works
 
     secret = "hush"  # noqa: S105
     assert work == HostWork(
         rule=HostWorkRule(has_verify=True, verify_within=timedelta(seconds=30)),
-        means={
-            HostTaskKind.WORK: ImpactTarget(url="https://hush.example/T0KEN", secret=secret),
-            HostTaskKind.VERIFY: ImpactTarget(
+        executors={
+            HostTaskKind.WORK: WebhookTarget(url="https://hush.example/T0KEN", secret=secret),
+            HostTaskKind.VERIFY: WebhookTarget(
                 url="https://hush.example/verify", secret=secret, timeout=timedelta(seconds=30)
             ),
         },
@@ -328,7 +333,7 @@ def test_file_says_whom_to_post_to_for_which_hosts(write: Write, tmp_path: Path)
 def test_hosts_that_fetch_their_own_work_are_read(write: Write) -> None:
     text = '[[host_work]]\nhosts = ["kvm-*"]\nfetched = ["work", "verify", "return"]\n'
 
-    (work, quick) = read_roster(
+    (work, quick) = read_executors(
         write(f'{text}verify_within = "1m"\n{FETCHED}fetch_within = "30s"\n'), SEARCH
     ).host_works
 
@@ -339,11 +344,11 @@ def test_hosts_that_fetch_their_own_work_are_read(write: Write) -> None:
             verify_within=timedelta(minutes=1),
             has_return=True,
         ),
-        means=dict.fromkeys(HostTaskKind, FetchedByHost(within=timedelta(minutes=10))),
+        executors=dict.fromkeys(HostTaskKind, FetchedByHost(within=timedelta(minutes=10))),
     )
     assert quick == HostWork(
         rule=HostWorkRule(),
-        means={HostTaskKind.WORK: FetchedByHost(within=timedelta(seconds=30))},
+        executors={HostTaskKind.WORK: FetchedByHost(within=timedelta(seconds=30))},
     )
 
 
@@ -403,7 +408,7 @@ def test_host_work_whose_keys_do_not_go_together_is_refused_with_its_line(
     path = write(text)
 
     with pytest.raises(TablesError) as refused:
-        read_roster(path, SEARCH)
+        read_executors(path, SEARCH)
 
     assert str(refused.value).startswith(f"{path}:{line}: {problem}")
     assert "hush.example" not in str(refused.value)
@@ -420,5 +425,5 @@ def test_rules_of_host_work_need_no_programs_but_keys_that_go_together(write: Wr
 def test_file_need_not_have_host_work(write: Write) -> None:
     path = write(RUN)
 
-    assert read_roster(path, SEARCH).host_works == ()
+    assert read_executors(path, SEARCH).host_works == ()
     assert read_host_work_rules(path) == ()

@@ -15,9 +15,9 @@ from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.phrases import say_moment
 from forewarn.domain.task import TaskState
-from forewarn.executors.fetched import FetchedByHost
-from forewarn.executors.host_tasks import HostOrder
+from forewarn.executors.configuration import FetchedByHost
 from forewarn.executors.simulated import Manual
+from forewarn.executors.task_input import host_task_input
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.tasks import TakingRefusedError, fetching_node, take_task
@@ -60,9 +60,9 @@ def leader(tmp_path: Path) -> Iterator[Leader]:
 
 
 def test_task_is_assigned_to_the_host_with_the_order_and_the_time_it_has() -> None:
-    order = HostOrder(task=WORK, epoch=0).describe()
+    order = host_task_input(WORK, epoch=0).content
 
-    assigned = FetchedByHost(within=timedelta(minutes=5)).assign(WORK, order)
+    assigned = FetchedByHost(within=timedelta(minutes=5)).assign(WORK)
 
     assert (assigned.runner, assigned.node) == ("host", fetching_node(HOST))
     assert assigned.said.status is ImpactStatus.NOT_BEGUN

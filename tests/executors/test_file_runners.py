@@ -31,8 +31,8 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.topology import Topology
-from forewarn.executors.orders import Order, Runner
 from forewarn.executors.simulated import MANUALLY
+from forewarn.executors.task_input import Runner, TaskInput
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.tables import TablesError
 from forewarn.operations.context import Context
@@ -113,7 +113,7 @@ class Chosen:
         assert runner is not None
         return runner
 
-    def carry_out(self, assigned: Assignment, order: Order = ORDER) -> Impact:
+    def carry_out(self, assigned: Assignment, order: TaskInput = ORDER) -> Impact:
         runner = self.runner(assigned.runner)
         begin(runner, order)
         return wait_for(runner, is_over, order)

@@ -36,8 +36,7 @@ from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
 from forewarn.executors.configuration import HostWork
 from forewarn.executors.processes import ProcessRunner
-from forewarn.executors.targets import ImpactTarget
-from forewarn.executors.webhook import WebhookRunner
+from forewarn.executors.webhook import WebhookRunner, WebhookTarget
 
 # A server that begins a task and is killed while the script runs.
 SERVER = """
@@ -105,7 +104,7 @@ def test_script_is_told_about_the_task(tmp_path: Path) -> None:
 def test_target_is_told_about_the_task(tmp_path: Path, target: OrderTarget) -> None:
     target.end("work", "done")
 
-    impact = do(make_host_webhook(tmp_path, host_work(ImpactTarget(url=target.url))))
+    impact = do(make_host_webhook(tmp_path, host_work(WebhookTarget(url=target.url))))
 
     assert impact == Impact(status=ImpactStatus.DONE)
     order = target.asked[0]
@@ -137,7 +136,7 @@ def test_script_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> N
 def test_target_that_never_tells_fails_in_time(tmp_path: Path, target: OrderTarget) -> None:
     target.on_post = lambda _: say(202)
     worker = make_host_webhook(
-        tmp_path, host_work(ImpactTarget(url=target.url, timeout=timedelta(seconds=1)))
+        tmp_path, host_work(WebhookTarget(url=target.url, timeout=timedelta(seconds=1)))
     )
 
     begin(worker, ORDER)
@@ -154,7 +153,7 @@ def test_target_that_never_tells_fails_in_time(tmp_path: Path, target: OrderTarg
 def test_target_that_has_forgotten_the_task_is_never_told_again(
     tmp_path: Path, target: OrderTarget
 ) -> None:
-    worker = make_host_webhook(tmp_path, host_work(ImpactTarget(url=target.url)))
+    worker = make_host_webhook(tmp_path, host_work(WebhookTarget(url=target.url)))
     begin(worker, ORDER)
     wait_for(worker, lambda impact: impact.reason == "working", ORDER)
     target.on_get = lambda _: say(404)
@@ -191,7 +190,7 @@ def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path:
 def test_task_that_nobody_is_named_for_fails(
     tmp_path: Path, make: Callable[..., ProcessRunner[Command] | WebhookRunner]
 ) -> None:
-    work = HostWork(rule=RULE, means={HostTaskKind.WORK: Command(run=("/bin/true",))})
+    work = HostWork(rule=RULE, executors={HostTaskKind.WORK: Command(run=("/bin/true",))})
 
     impact = do(make(tmp_path, work), RETURN)
 

@@ -52,9 +52,9 @@ from forewarn.domain.topology import Closure, Host, Topology
 from forewarn.executors.libvirt.hypervisors import Hypervisor
 from forewarn.executors.libvirt.marks import NAMESPACE, MarkPhase
 from forewarn.executors.libvirt.plans import HostPlace
-from forewarn.executors.orders import Order, Selection
 from forewarn.executors.processes import ProcessRunner
 from forewarn.executors.simulated import MANUALLY
+from forewarn.executors.task_input import Selection, TaskInput
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import apply_fleet
@@ -93,7 +93,7 @@ def begin(executor: Guests, event: ScheduledEvent = EVENT) -> Guests:
     return begin_order(executor, order_for(event=event))
 
 
-def begin_order(executor: Guests, order: Order) -> Guests:
+def begin_order(executor: Guests, order: TaskInput) -> Guests:
     executor.begin(order, Grant())
     return executor
 

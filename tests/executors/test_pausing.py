@@ -1,11 +1,10 @@
 """A pause or a takeover by one replica, while another is about to begin something."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.executors.conftest import (
@@ -27,9 +26,9 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.task import Owner, Task, TaskKey, TaskState, assign
 from forewarn.executors.command import Command
-from forewarn.executors.orders import PAUSED, Runner
-from forewarn.executors.targets import ImpactTarget
+from forewarn.executors.task_input import PAUSED, Runner, TaskInput
 from forewarn.executors.watcher import TaskWatcher
+from forewarn.executors.webhook import WebhookTarget
 from forewarn.operations.context import Context
 from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.ports.store import Store
@@ -112,11 +111,11 @@ def test_script_does_not_begin_after_a_pause_or_takeover_on_another_replica(
     ran, command = tmp_path / "ran", Command(run=("/usr/bin/touch", f"{tmp_path}/ran"))
     meanwhile, found = [getattr(replicas, happens)], find_among([command])
 
-    def find(about: Mapping[str, Any]) -> Command | None:
+    def find(task: TaskInput) -> Command | None:
         """Let it happen once: after the look of the watcher, before the permit."""
         while meanwhile:
             meanwhile.pop()()
-        return found(about)
+        return found(task)
 
     runner = replace(make_command(tmp_path), find=find)
     watcher = replicas.watch(runner, tmp_path)
@@ -150,7 +149,7 @@ def test_order_that_waits_for_its_turn_is_not_sent_after_a_pause_on_another_repl
 
     target.on_post = hang
     with target.listening(), ExitStack() as closing_all:
-        runner = make_webhook(tmp_path, ImpactTarget(url=target.url))
+        runner = make_webhook(tmp_path, WebhookTarget(url=target.url))
         closing_all.callback(runner.close)
         closing_all.callback(release.set)
         watcher = replicas.watch(runner, tmp_path)

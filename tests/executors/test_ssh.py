@@ -24,7 +24,7 @@ from tests.ports import free_port
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.configuration import read_roster
+from forewarn.executors.configuration import read_executors
 from forewarn.files.tables import TablesError
 
 SSHD = "/usr/sbin/sshd"
@@ -41,7 +41,7 @@ class Host:
         """Return the command of an executor file that is to *run* there."""
         file = self.folder / "executors.toml"
         file.write_text(f"[[command]]\nssh = '{destination}'\nrun = {run}\n", encoding="utf-8")
-        (command,) = read_roster(file, f"{self.folder}:/usr/bin:/bin").means
+        (command,) = read_executors(file, f"{self.folder}:/usr/bin:/bin").impacts
         assert isinstance(command, Command)
         return command
 

@@ -24,7 +24,7 @@ def test_order_is_on_disk_before_it_is_begun(
 
     assert file is not None
     os.close(file)
-    assert is_lasting(log.order_path(KEY), syncs)
+    assert is_lasting(log.claim_path(KEY), syncs)
 
 
 def test_intent_is_on_disk_before_it_counts(

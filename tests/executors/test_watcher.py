@@ -20,8 +20,7 @@ from forewarn.domain.finding import Finding, FindingVerdict
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.task import Owner, Task, TaskKey, TaskState
-from forewarn.executors.host_tasks import HostOrder
-from forewarn.executors.orders import PAUSED, Order, Permit, Runner
+from forewarn.executors.task_input import PAUSED, Permit, Runner, TaskInput, host_task_input
 from forewarn.executors.watcher import TaskWatcher
 from forewarn.operations.context import Context
 from forewarn.operations.findings import find_findings
@@ -53,10 +52,10 @@ class Remembering:
     troubles: dict[TaskKey, Exception] = field(default_factory=dict)
     is_full: bool = False
     before_permit: Callable[[], object] = int
-    began: list[Order] = field(default_factory=list)
+    began: list[TaskInput] = field(default_factory=list)
     asked: list[TaskKey] = field(default_factory=list)
 
-    def begin(self, order: Order, permit: Permit) -> Impact | None:
+    def begin(self, order: TaskInput, permit: Permit) -> Impact | None:
         self._fail(order)
         if order.key in self.knows:
             return self.knows[order.key]
@@ -68,7 +67,7 @@ class Remembering:
             self.knows[order.key] = RUNNING
         return None
 
-    def inquire(self, order: Order) -> Impact:
+    def inquire(self, order: TaskInput) -> Impact:
         self._fail(order)
         self.asked.append(order.key)
         return self.knows.get(order.key, NOT_BEGUN)
@@ -76,7 +75,7 @@ class Remembering:
     def close(self) -> None:
         """There is nothing to wait for."""
 
-    def _fail(self, order: Order) -> None:
+    def _fail(self, order: TaskInput) -> None:
         if order.key in self.troubles:
             raise self.troubles[order.key]
 
@@ -181,7 +180,7 @@ def test_reserved_task_is_begun_with_a_permit_of_the_store(node: Node) -> None:
 
     assert node.runner.begun == [FIRST]
     (order,) = node.runner.began
-    assert (order.epoch, order.about["host"]) == (7, "kvm-0")
+    assert (order.epoch, order.host) == (7, "kvm-0")
     assert node.task().state is TaskState.BEGUN
     assert node.task().begun_at == NOW + timedelta(seconds=5)
     assert again == 1.0
@@ -196,7 +195,7 @@ def test_task_on_a_host_is_begun(node: Node) -> None:
 
     node.watcher.attend()
 
-    assert HostOrder(task=WORK, epoch=7) in node.runner.began
+    assert host_task_input(WORK, epoch=7) in node.runner.began
     assert node.task(row.key).state is TaskState.BEGUN
 
 

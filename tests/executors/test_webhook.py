@@ -33,9 +33,8 @@ from tests.executors.target import Asked, OrderTarget, Reply, say
 from forewarn.clocks import VirtualClock
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.orders import Order, Selection
-from forewarn.executors.targets import ImpactTarget
-from forewarn.executors.webhook import WebhookRunner
+from forewarn.executors.task_input import Selection, TaskInput
+from forewarn.executors.webhook import WebhookRunner, WebhookTarget
 from forewarn.outbound.transport import sign
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.vocabulary import EventType
@@ -58,7 +57,7 @@ def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
     with ExitStack() as closing:
 
         def make_one(**more: object) -> WebhookRunner:
-            made = make_webhook(tmp_path, ImpactTarget(**{"url": target.url, **more}))  # type: ignore[arg-type]
+            made = make_webhook(tmp_path, WebhookTarget(**{"url": target.url, **more}))  # type: ignore[arg-type]
             closing.callback(made.close)
             return made
 
@@ -68,7 +67,7 @@ def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
 FIRST = order_for(epoch=7)
 
 
-def post(runner: WebhookRunner, order: Order = FIRST) -> WebhookRunner:
+def post(runner: WebhookRunner, order: TaskInput = FIRST) -> WebhookRunner:
     """Begin *order*, and return the runner."""
     begin(runner, order)
     return runner
@@ -160,7 +159,7 @@ def test_nobody_there_is_tried_until_time_is_out(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/T0KEN"
-        executor = make_webhook(tmp_path, ImpactTarget(url=url, timeout=timedelta(seconds=1)))
+        executor = make_webhook(tmp_path, WebhookTarget(url=url, timeout=timedelta(seconds=1)))
         trouble = wait_for(post(executor), is_unknown)
         impact = wait_for(executor, is_over)
         executor.close()
@@ -215,7 +214,7 @@ def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, mak
 @pytest.mark.parametrize("part", ["headers", "body"])
 def test_target_that_drips_is_given_up_in_time(tmp_path: Path, part: str) -> None:
     with dripping(part) as (url, taken):
-        executor = post(make_webhook(tmp_path, ImpactTarget(url=url, request_timeout=0.5)))
+        executor = post(make_webhook(tmp_path, WebhookTarget(url=url, request_timeout=0.5)))
         impact = wait_for(executor, lambda impact: bool(impact.reason))
         if part == "headers":
             wait_for(executor, lambda _: len(taken) > 1)
@@ -410,7 +409,7 @@ def test_clock_that_is_set_takes_no_time_from_the_target(
     target: OrderTarget, tmp_path: Path
 ) -> None:
     clock = VirtualClock(NOW)
-    executor = post(make_webhook(tmp_path, ImpactTarget(url=target.url), wall=clock))
+    executor = post(make_webhook(tmp_path, WebhookTarget(url=target.url), wall=clock))
     wait_for(executor, lambda _: len(target.asked) > 1)
 
     clock.move_to(NOW + timedelta(hours=2))

@@ -12,11 +12,11 @@ from tests.http.conftest import TOKEN
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName
 from forewarn.domain.task import TaskState
-from forewarn.executors.host_tasks import HostOrder, read_order
+from forewarn.executors.task_input import host_task_input, read_host_task
 
 PATH = f"host-work/{WORK.operation_id}/work"
 TICKET = {"ticket": "0123456789abcdef"}
-ORDER = HostOrder(task=WORK, epoch=7)
+ORDER = host_task_input(WORK, epoch=7)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_host_fetches_takes_and_reports_its_work(center: Center) -> None:
 
     (task,) = tasks(center, token)
     assert (task["name"], task["status"]) == ("work", "offered")
-    assert read_order(task["order"]) == ORDER
+    assert read_host_task(task["order"]) == ORDER
     assert center.ask(token, "POST", f"{PATH}/take", TICKET)[0] == 204
     assert center.ask(token, "POST", f"{PATH}/take", TICKET)[0] == 204
     assert [each["status"] for each in tasks(center, token)] == ["taken"]

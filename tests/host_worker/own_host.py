@@ -18,13 +18,11 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName
 from forewarn.domain.task import Task
 from forewarn.executors.command import Command
-from forewarn.executors.fetched import FetchedByHost
-from forewarn.executors.host_tasks import HostOrder
+from forewarn.executors.configuration import FetchedByHost
 from forewarn.executors.processes import ProcessRunner
 from forewarn.executors.task_log import TaskLog
 from forewarn.feed.upstream import UpstreamRefusedError
-from forewarn.host_worker.exchange import Exchange
-from forewarn.host_worker.fetcher import WorkFetcher
+from forewarn.host_worker.fetcher import Exchange, WorkFetcher
 from forewarn.host_worker.restarts import scripts_of_boot
 from forewarn.operations.context import Context
 from forewarn.operations.tasks import (
@@ -57,7 +55,7 @@ def put_operation(store: Store, task: HostTask, phase: HostPhase = HostPhase.WOR
 
 def reserve(store: Store, task: HostTask = WORK, *, epoch: int = 1) -> Task:
     """Have *task* reserved for its host, as the leader does."""
-    assigned = FetchedByHost().assign(task, HostOrder(task=task, epoch=0).describe())
+    assigned = FetchedByHost().assign(task)
     assert assigned.node is not None
     row = Task(
         subject=task.operation_id,
@@ -166,7 +164,7 @@ class OwnHost:
     def process(self, ticket: str = "ticket-of-process") -> Iterator[WorkFetcher]:
         """Give a loop that the caller turns."""
         runner = ProcessRunner(
-            lambda about: self.commands.get(HostTaskKind(about["task"])),
+            lambda task: self.commands.get(task.kind) if task.kind else None,
             scripts_of_boot(self.boot_id, restarts_host=self.restarts_host),
             log=self.records,
             environment={"PATH": "/usr/bin:/bin"},

@@ -18,9 +18,8 @@ from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import OWNER_GRACE, Ownership, TaskState, lose
 from forewarn.executors.command import Command
-from forewarn.executors.host_tasks import HostOrder
-from forewarn.host_worker.exchange import Exchange
-from forewarn.host_worker.fetcher import WorkFetcher, WorkRefusedError
+from forewarn.executors.task_input import host_task_input
+from forewarn.host_worker.fetcher import Exchange, WorkFetcher, WorkRefusedError
 from forewarn.ports.store import Store
 
 KEY = (WORK.operation_id, WORK.name)
@@ -291,7 +290,7 @@ def test_host_that_is_refused_later_waits(host: OwnHost) -> None:
     ],
 )
 def test_order_that_makes_no_sense_is_left_out(wrong: Mapping[str, object]) -> None:
-    order = {**HostOrder(task=WORK, epoch=1).describe(), **wrong}
+    order = {**host_task_input(WORK, epoch=1).content, **wrong}
 
     class Liar:
         def ask(self, _method: str, _path: str, _body: object = None) -> object:

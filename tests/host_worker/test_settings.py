@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.executors.host_work import WORK
 from tests.needs import need_root
 
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.environment import SettingsError
 from forewarn.executors.command import Command
+from forewarn.executors.task_input import host_task_input
 from forewarn.files.tables import TablesError
 from forewarn.host_worker.settings import STATE_DIRECTORY, read_host_work_settings
 
@@ -72,7 +75,7 @@ log_level = "warning"
     timeouts = {kind.value: command.timeout for kind, command in settings.commands.items()}
     hours, half = timedelta(hours=2), timedelta(seconds=30)
     assert timeouts == {"work": hours, "verify": half, "return": hours}
-    found = settings.find({"task": "verify", "host": "kvm-1"})
+    found = settings.find(host_task_input(replace(WORK, kind=HostTaskKind.VERIFY), epoch=1))
     assert found is settings.commands[HostTaskKind.VERIFY]
 
 

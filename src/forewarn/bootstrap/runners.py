@@ -13,8 +13,8 @@ from forewarn.domain.host_work import HostTask, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology
-from forewarn.executors.orders import Runner
 from forewarn.executors.simulated import Manual, Simulated
+from forewarn.executors.task_input import Runner
 from forewarn.executors.task_log import TaskLog
 from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock

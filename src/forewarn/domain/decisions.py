@@ -48,6 +48,7 @@ from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.task import (
     MANUAL,
+    ROWS_ONLY,
     SIMULATED,
     Task,
     TaskState,
@@ -310,7 +311,7 @@ def _task_changes(snapshot: Snapshot, now: datetime) -> Iterator[ChangeTask]:
     for task in snapshot.lingering:
         if task.state is TaskState.RESERVED:
             yield ChangeTask(task=withdraw(task, is_done=False, reason=_TOO_LATE, now=at))
-        elif task.state is TaskState.BEGUN and task.runner in {MANUAL, SIMULATED}:
+        elif task.state is TaskState.BEGUN and task.runner in ROWS_ONLY:
             yield ChangeTask(task=conclude(task, at))
     for event in _started(snapshot):
         operation = operation_at_work(event, snapshot)

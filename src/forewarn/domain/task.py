@@ -29,10 +29,12 @@ MANUAL: Final = "manual"
 SIMULATED: Final = "simulated"
 FETCHED: Final = "host"
 """The runners without a process of the server: rows are all there is to them."""
+ROWS_ONLY: Final = frozenset({MANUAL, SIMULATED})
+"""The runners that run nothing outside of the database; the leader ends their tasks."""
 ADOPTABLE: Final = frozenset({"webhook", "libvirt"})
 """The runners whose target recognizes a task that it was given before."""
 
-_RECOGNIZED: Final = ADOPTABLE | {MANUAL, SIMULATED, FETCHED, ""}
+_RECOGNIZED: Final = ADOPTABLE | ROWS_ONLY | {FETCHED, ""}
 """The runners that do nothing twice, whatever the database has forgotten; or that do nothing."""
 
 STATUS_URL: Final = "status_url"
@@ -213,7 +215,7 @@ class Ownership:
 
     def away_since(self, task: Task) -> datetime | None:
         """Return since when the owner of *task* is away, if it is."""
-        if task.node == self.node or task.runner in {MANUAL, SIMULATED}:
+        if task.node == self.node or task.runner in ROWS_ONLY:
             return None
         owner = self.owners.get(task.node)
         heard_at = owner.heard_at if owner else task.heard_at or task.begun_at or task.reserved_at
@@ -226,7 +228,7 @@ class Ownership:
 
     def lost_at(self, task: Task) -> datetime | None:
         """Return when *task* changes by itself unless its owner is heard of before."""
-        if task.node == self.node or task.runner in {MANUAL, SIMULATED}:
+        if task.node == self.node or task.runner in ROWS_ONLY:
             return None
         if task.state is TaskState.RESERVED:
             return task.reserved_at + timedelta(seconds=task.details.get("within_seconds", 0))

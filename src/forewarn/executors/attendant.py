@@ -88,15 +88,15 @@ def _last_lines(path: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def main(order_path: Path) -> None:
+def main(claim_path: Path) -> None:
     """Carry out the order and write down how it ended."""
-    order = json.loads(order_path.read_bytes())
-    output = order_path.with_suffix(OUTPUT)
+    order = json.loads(claim_path.read_bytes())
+    output = claim_path.with_suffix(OUTPUT)
     problem = _run(order, output)
     said, host = last_words(output)
     reason = f"{problem}: {said}" if problem and said else problem
     ending = {"status": "failed" if problem else "done", "reason": reason, "host": host}
-    write_ending(order_path.with_suffix(ENDING), ending)
+    write_ending(claim_path.with_suffix(ENDING), ending)
 
 
 def write_ending(path: Path, ending: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Scripts of the operator carry orders out, each with an attendant that tells how it ended."""
+"""Scripts of the operator carry tasks out, each with an attendant that tells how it ended."""
 
 import shlex
 import sys
@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Final
 
 from forewarn.executors import attendant
-from forewarn.executors.orders import LONGEST, Order, Selection, environment_of
-from forewarn.executors.processes import ImpossibleOrderError, ProcessProgram
+from forewarn.executors.processes import ImpossibleTaskError, ProcessProgram
+from forewarn.executors.task_input import LONGEST, Selection, TaskInput
 from forewarn.wording.durations import format_duration
 
 EXECUTOR: Final = "command"
@@ -29,26 +29,25 @@ class Command:
     timeout: timedelta = LONGEST
     ssh: tuple[str, ...] = ()
 
-    def words_for(self, order: Order) -> tuple[str, ...]:
-        """Return what to run here for *order*."""
+    def words_for(self, task: TaskInput) -> tuple[str, ...]:
+        """Return what to run here for *task*."""
         if not self.ssh:
             return self.run
-        host = order.about["host"]
-        if not host:
-            raise ImpossibleOrderError(_NO_HOST)
+        if not task.host:
+            raise ImpossibleTaskError(_NO_HOST)
         *program, destination = self.ssh
         # sshd hands one text to a shell, and passes no variables on.
-        variables = (f"{name}={value}" for name, value in environment_of(order).items())
+        variables = (f"{name}={value}" for name, value in task.environment().items())
         remote = shlex.join(("env", *variables, *self.run))
-        return (*program, "--", destination.replace("{host}", host), remote)
+        return (*program, "--", destination.replace("{host}", task.host), remote)
 
 
-def _describe(order: Order, command: Command) -> dict[str, object]:
+def _describe(task: TaskInput, command: Command) -> dict[str, object]:
     return {
-        "command": command.words_for(order),
+        "command": command.words_for(task),
         "timeout": format_duration(command.timeout),
         "timeout_seconds": command.timeout.total_seconds(),
-        "input": order.describe(),
+        "input": task.content,
     }
 
 

@@ -1,8 +1,8 @@
 """The file of executors: which command, webhook or libvirt carries out what, where."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.util import find_spec
 from operator import itemgetter
@@ -11,13 +11,14 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from forewarn.domain.host_work import HostTaskKind, HostWorkRule
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.task import FETCHED
 from forewarn.domain.topology import Host
 from forewarn.executors.command import Command
-from forewarn.executors.fetched import FETCH_WITHIN, FetchedByHost
 from forewarn.executors.libvirt.hypervisors import CONNECT_TIMEOUT, GRACE, HOST, Hypervisor
-from forewarn.executors.orders import LONGEST, ByHand, Means, Selection
-from forewarn.executors.targets import ImpactTarget
+from forewarn.executors.task_input import LONGEST, Selection, host_task_input
+from forewarn.executors.webhook import WebhookTarget
 from forewarn.files.tables import (
     Address,
     Headers,
@@ -29,9 +30,17 @@ from forewarn.files.tables import (
     find_command,
     read_tables,
 )
+from forewarn.operations.tasks import fetching_node
+from forewarn.ports.runner import Assignment
 from forewarn.protocol.vocabulary import EventType
+from forewarn.wording.durations import format_duration
 
 T = TypeVar("T")
+
+FETCH_WITHIN: Final = timedelta(minutes=10)
+"""How long a host may take to fetch a task unless the operator says otherwise."""
+_ADVICE: Final = "check that forewarn host work is running there"
+
 Duration: TypeAlias = Annotated[timedelta, duration()]
 
 _URI: Final = re.compile(r"[a-z]+(\+[a-z0-9]+)?://[^\s{}]*")
@@ -264,34 +273,79 @@ class ExecutorFile(Table):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostWork:
-    """What the operator has for the hosts of a *rule*: who does each task."""
+class ByHand:
+    """The operator does it, and says so with `forewarn event complete`."""
 
-    rule: HostWorkRule
-    means: Mapping[HostTaskKind, Command | ImpactTarget | FetchedByHost]
+    selection: Selection = field(default_factory=Selection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roster:
-    """Who carries out what: impacts, in the order of the file, and work on hosts."""
+class FetchedByHost:
+    """The host fetches its work, at the latest *within* this time.
 
-    means: tuple[Means, ...] = ()
+    The database has the task, so any replica can hand it out and take the report. The host records
+    what it has begun.
+    """
+
+    within: timedelta = FETCH_WITHIN
+
+    def assign(self, task: HostTask) -> Assignment:
+        """Return that the host of *task* is to fetch it."""
+        limit = format_duration(self.within)
+        return Assignment(
+            runner=FETCHED,
+            said=Impact(
+                status=ImpactStatus.NOT_BEGUN,
+                reason=f"the host has not fetched it yet; {_ADVICE}",
+            ),
+            node=fetching_node(task.host),
+            details={
+                "order": host_task_input(task, epoch=0).content,
+                "within_seconds": self.within.total_seconds(),
+                "not_fetched": f"the host did not fetch it within {limit}; {_ADVICE}",
+            },
+        )
+
+
+ImpactExecutor: TypeAlias = Command | WebhookTarget | Hypervisor | ByHand
+HostExecutor: TypeAlias = Command | WebhookTarget | FetchedByHost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork:
+    """The executor of each part of the work on the hosts of a *rule*."""
+
+    rule: HostWorkRule
+    executors: Mapping[HostTaskKind, HostExecutor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executors:
+    """What the file says: the executors of impacts, in its order, and the work on hosts."""
+
+    impacts: tuple[ImpactExecutor, ...] = ()
     host_works: tuple[HostWork, ...] = ()
 
+    def find_impact(self, event_type: EventType, host: Host | None) -> ImpactExecutor | None:
+        """Return the first executor that is meant for such an event on *host*."""
+        fitting = (each for each in self.impacts if each.selection.fits(event_type, host))
+        return next(fitting, None)
 
-def find_work(works: Sequence[HostWork], host: Host) -> HostWork | None:
-    """Return the first of *works* that is for *host*."""
-    return next((each for each in works if each.rule.fits(host)), None)
+    def find_host_task(self, kind: HostTaskKind, host: Host) -> HostExecutor | None:
+        """Return the executor of this part of the work on *host*."""
+        fitting = (each for each in self.host_works if each.rule.fits(host))
+        work = next(fitting, None)
+        return work.executors.get(kind) if work else None
 
 
-def read_roster(path: Path, search_path: str) -> Roster:
+def read_executors(path: Path, search_path: str) -> Executors:
     """Return what the file at *path* says, or refuse; programs are found on *search_path*."""
     file = read_tables(path, ExecutorFile)
     makers = _makers(file.folder, search_path)
     made = [
-        (file.line_of(table, number), means)
+        (file.line_of(table, number), executor)
         for table, make in makers.items()
-        for number, means in enumerate(file.build(table, getattr(file.content, table), make))
+        for number, executor in enumerate(file.build(table, getattr(file.content, table), make))
     ]
     works = file.build(
         "host_work",
@@ -300,7 +354,7 @@ def read_roster(path: Path, search_path: str) -> Roster:
     )
     # Tables of all kinds in the order in which they are written: the first that fits is used.
     in_order = sorted(made, key=itemgetter(0))
-    return Roster(means=tuple(means for _, means in in_order), host_works=works)
+    return Executors(impacts=tuple(each for _, each in in_order), host_works=works)
 
 
 def read_host_work_rules(path: Path) -> tuple[HostWorkRule, ...]:
@@ -321,7 +375,7 @@ def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork
         for kind, words in table.commands.items()
     }
     targets = {
-        kind: ImpactTarget(
+        kind: WebhookTarget(
             url=url,
             headers=table.headers,
             secret=secret,
@@ -331,7 +385,7 @@ def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork
         for kind, url in table.urls.items()
     }
     fetched = dict.fromkeys(table.fetched or (), FetchedByHost(within=table.fetch_within))
-    return HostWork(rule=rule, means={**commands, **targets, **fetched})
+    return HostWork(rule=rule, executors={**commands, **targets, **fetched})
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +412,8 @@ class _ProgramFinder:
         return (*ssh, *_SSH[1:], self.destination)
 
 
-def _makers(folder: Path, search_path: str) -> Mapping[str, Callable[[Any], Means]]:
-    """Return how each kind of table becomes the means for impacts."""
+def _makers(folder: Path, search_path: str) -> Mapping[str, Callable[[Any], ImpactExecutor]]:
+    """Return how each kind of table becomes an executor of impacts."""
 
     def command(table: CommandTable) -> Command:
         programs = _ProgramFinder(folder, search_path, table.ssh)
@@ -370,8 +424,8 @@ def _makers(folder: Path, search_path: str) -> Mapping[str, Callable[[Any], Mean
             ssh=programs.ssh,
         )
 
-    def webhook(table: WebhookTable) -> ImpactTarget:
-        return ImpactTarget(
+    def webhook(table: WebhookTable) -> WebhookTarget:
+        return WebhookTarget(
             url=table.url,
             headers=table.headers,
             secret=table.find_secret(folder),

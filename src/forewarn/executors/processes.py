@@ -1,8 +1,8 @@
-"""Processes that carry orders out, one for each, and outlive the server.
+"""Processes that carry tasks out, one for each, and outlive the server.
 
-What keeps it to one is the file of the order, which is there before the process is. It is handed to
+What keeps it to one is the file of the task, which is there before the process is. It is handed to
 the process, locked: whoever finds the file without an ending and without the lock knows that the
-order was begun, or was just about to be, and that nobody is left who can tell how it ended.
+task was begun, or was just about to be, and that nobody is left who can tell how it ended.
 """
 
 import os
@@ -13,23 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import TaskKey
-from forewarn.executors.orders import (
-    Order,
-    Permit,
-    begun_by_another,
-    environment_of,
-    next_second,
-)
+from forewarn.executors.task_input import Permit, TaskInput, begun_by_another, next_second
 from forewarn.executors.task_log import TaskLog
 from forewarn.ports.clock import Clock
 from forewarn.protocol.errors import ForewarnError
 
 PLACES: Final = 64
-"""How many processes of one contractor run at once."""
+"""How many processes of one runner run at once."""
 PLACES_OF_HOST: Final = 32
 """How many of them are about one host: one that hangs leaves the other half to the others."""
 
@@ -44,22 +38,22 @@ _Process: TypeAlias = subprocess.Popen[bytes]
 _Start: TypeAlias = Callable[[], _Process | None]
 
 
-class ImpossibleOrderError(ForewarnError):
-    """An order that cannot be carried out. Nothing was begun; the message is its reason."""
+class ImpossibleTaskError(ForewarnError):
+    """A task that cannot be carried out. Nothing was begun; the message is its reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessProgram(Generic[M]):
     """What a process runs: the *name* of the executor, and the *words* of the command line.
 
-    *describe* says what the program finds in the file of its order, or refuses with an
-    `ImpossibleOrderError`. A program that *has_successors* can be started again for an order whose
+    *describe* says what the program finds in the file of its task, or refuses with an
+    `ImpossibleTaskError`. A program that *has_successors* can be started again for a task whose
     process was lost: it finds out what was done, and does none of it twice.
     """
 
     name: str
     words: tuple[str, ...]
-    describe: Callable[[Order, M], Mapping[str, object]]
+    describe: Callable[[TaskInput, M], Mapping[str, object]]
     has_successors: bool = False
 
 
@@ -85,7 +79,7 @@ class _Places:
             self._taken[host] -= 1
 
     def say(self, host: str | None) -> str:
-        """Say what an order waits for."""
+        """Say what a task waits for."""
         if self._is_crowded(host):
             return f"it is waiting: at most {self._of_host} run at once for host {host}"
         return f"it is waiting: at most {self._in_all} run at once"
@@ -96,14 +90,14 @@ class _Places:
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ProcessRunner(Generic[M]):
-    """Starts a process for each order that *find* has the means for, and knows it from then on.
+    """Starts a process for each task that *find* has something for, and knows it from then on.
 
     The process survives the server, and the next server finds it again. Processes are started by
     threads: `begin` and `inquire` wait for none. While all *places*, or those of a host, are taken,
-    an order stays where it is.
+    a task stays where it is.
     """
 
-    find: Callable[[Mapping[str, Any]], M | None] = field(kw_only=False)
+    find: Callable[[TaskInput], M | None] = field(kw_only=False)
     program: ProcessProgram[M] = field(kw_only=False)
     log: TaskLog
     environment: Mapping[str, str]
@@ -122,29 +116,25 @@ class ProcessRunner(Generic[M]):
     def repeats(self) -> bool:
         return self.program.has_successors
 
-    def takes(self, order: Order) -> bool:
-        """Tell whether there are means for *order*."""
-        return self.find(order.about) is not None
-
-    def begin(self, order: Order, permit: Permit) -> Impact | None:
+    def begin(self, task: TaskInput, permit: Permit) -> Impact | None:
         """Have the process started if there is a place, unless it was begun before."""
-        key = order.key
+        key = task.key
         if key in self.log.starting:
             return None
         self._raise_trouble(key)
         if self.log.has(key):
-            return self._look(order)
-        host = order.about["host"]
-        if not self._start_thread(key, host, partial(self._begin, order, permit)):
+            return self._look(task)
+        host = task.host
+        if not self._start_thread(key, host, partial(self._begin, task, permit)):
             return Impact(status=ImpactStatus.NOT_BEGUN, reason=self._free.say(host))
         return None
 
-    def inquire(self, order: Order) -> Impact:
+    def inquire(self, task: TaskInput) -> Impact:
         """Look whether the process runs or how it ended; what it said last comes with it."""
-        if order.key in self.log.starting:
+        if task.key in self.log.starting:
             return self._running("")
-        self._raise_trouble(order.key)
-        return self._look(order)
+        self._raise_trouble(task.key)
+        return self._look(task)
 
     def close(self) -> None:
         """Wait until what is being started is, so that its end is known."""
@@ -156,8 +146,8 @@ class ProcessRunner(Generic[M]):
         if trouble := self._troubles.pop(key, None):
             raise trouble
 
-    def _look(self, order: Order) -> Impact:
-        key = order.key
+    def _look(self, task: TaskInput) -> Impact:
+        key = task.key
         begun = self.log.begun(key)
         if ended := self.log.ended(key):
             return ended
@@ -168,12 +158,12 @@ class ProcessRunner(Generic[M]):
         if self.log.is_attended(key):
             return self._running(self.log.last_word(key))
         # It may have ended between the two looks.
-        return self.log.ended(key) or self._find_successor(order, begun.get("host"))
+        return self.log.ended(key) or self._find_successor(task, begun.get("host"))
 
-    def _find_successor(self, order: Order, host: str | None) -> Impact:
-        key = order.key
+    def _find_successor(self, task: TaskInput, host: str | None) -> Impact:
+        key = task.key
         if not self.program.has_successors or self._successors[key] >= _MOST_SUCCESSORS:
-            return Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {order.kind.advice}")
+            return Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {task.advice}")
         if not self._start_thread(key, host, partial(self._succeed, key)):
             return self._running(self._free.say(host))
         self._successors[key] += 1
@@ -214,29 +204,29 @@ class ProcessRunner(Generic[M]):
             process.wait()
         self._free.release(host)
 
-    def _begin(self, order: Order, permit: Permit) -> _Process | None:
-        content = self._prepare(order)
+    def _begin(self, task: TaskInput, permit: Permit) -> _Process | None:
+        content = self._prepare(task)
         if content is None:
             return None
-        self.log.intend(order.key)
+        self.log.intend(task.key)
         since = time.monotonic()
         if not permit.obtain():
-            self.log.forget_intent(order.key)
+            self.log.forget_intent(task.key)
             return None  # paused, or another owner's by now
         if time.monotonic() - since > self.permit_seconds and not permit.is_valid():
             return None
-        file = self.log.claim(order.key, {"executor": self.program.name, **content})
-        return None if file is None else self._start(order.key, file, environment_of(order))
+        file = self.log.claim(task.key, {"executor": self.program.name, **content})
+        return None if file is None else self._start(task.key, file, task.environment())
 
-    def _prepare(self, order: Order) -> Mapping[str, object] | None:
-        """Return what the program finds in the file of *order*; None if it has failed already."""
-        means, reason = self.find(order.about), order.nobody(self.program.name)
-        if means is not None:
+    def _prepare(self, task: TaskInput) -> Mapping[str, object] | None:
+        """Return what the program finds in the file of *task*; None if it has failed already."""
+        found, reason = self.find(task), task.unassigned(self.program.name)
+        if found is not None:
             try:
-                return self.program.describe(order, means)
-            except ImpossibleOrderError as error:
+                return self.program.describe(task, found)
+            except ImpossibleTaskError as error:
                 reason = str(error)
-        self.log.end(order.key, ImpactStatus.FAILED, reason)
+        self.log.end(task.key, ImpactStatus.FAILED, reason)
         return None
 
     def _succeed(self, key: TaskKey) -> _Process | None:
@@ -246,7 +236,7 @@ class ProcessRunner(Generic[M]):
     def _start(self, key: TaskKey, file: int, variables: Mapping[str, str]) -> _Process | None:
         try:
             return subprocess.Popen(  # noqa: S603 - our own
-                [*self.program.words, str(self.log.order_path(key).absolute())],
+                [*self.program.words, str(self.log.claim_path(key).absolute())],
                 env={**self.environment, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

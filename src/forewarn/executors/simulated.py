@@ -12,7 +12,7 @@ from forewarn.domain.names import VmName
 from forewarn.domain.scenario import USUAL_IMPACT, simulated_impact
 from forewarn.domain.task import BY_HAND, MANUAL, SIMULATED
 from forewarn.domain.topology import Topology
-from forewarn.executors.orders import Runner
+from forewarn.executors.task_input import Runner
 from forewarn.ports.runner import Assignment
 
 MANUALLY: Final = Assignment(runner=MANUAL, said=BY_HAND)

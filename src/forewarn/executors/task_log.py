@@ -84,13 +84,13 @@ class TaskLog:
 
     def claim(self, key: TaskKey, content: Mapping[str, object]) -> int | None:
         """Remember for good that it is begun; return the file, locked, or None if it was before."""
-        path = self.order_path(key)
+        path = self.claim_path(key)
         self._make_directory(path.parent)
         return claim(path, content)
 
     def take_over(self, key: TaskKey) -> int | None:
         """Return the file of what was begun, locked, or None if somebody else has the lock."""
-        descriptor = os.open(self.order_path(key), os.O_RDWR)
+        descriptor = os.open(self.claim_path(key), os.O_RDWR)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -100,15 +100,15 @@ class TaskLog:
 
     def has(self, key: TaskKey) -> bool:
         """Tell whether it was begun or has ended."""
-        return self.order_path(key).exists() or self._path(key, ENDING).exists()
+        return self.claim_path(key).exists() or self._path(key, ENDING).exists()
 
     def begun(self, key: TaskKey) -> Mapping[str, Any] | None:
         """Return what was remembered when it began."""
-        return _read(self.order_path(key))
+        return _read(self.claim_path(key))
 
     def is_attended(self, key: TaskKey) -> bool:
         """Tell whether whoever began it, or was left with it, is still there."""
-        with self.order_path(key).open("rb") as file:
+        with self.claim_path(key).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -161,7 +161,7 @@ class TaskLog:
         said, _ = last_words(self._path(key, OUTPUT))
         return said
 
-    def order_path(self, key: TaskKey) -> Path:
+    def claim_path(self, key: TaskKey) -> Path:
         """Return the file that is there once it is begun."""
         return self._path(key, ORDER)
 

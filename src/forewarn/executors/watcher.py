@@ -13,10 +13,23 @@ import structlog
 from forewarn.domain.host_operation import task_called
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import OperationId
-from forewarn.domain.task import LATE, STATUS_URL, Owner, Task, TaskState, may_report_late
-from forewarn.executors.host_tasks import HostOrder
-from forewarn.executors.impacts import ImpactOrder
-from forewarn.executors.orders import PAUSED, Order, Permit, Runner
+from forewarn.domain.task import (
+    LATE,
+    ROWS_ONLY,
+    STATUS_URL,
+    Owner,
+    Task,
+    TaskState,
+    may_report_late,
+)
+from forewarn.executors.task_input import (
+    PAUSED,
+    Permit,
+    Runner,
+    TaskInput,
+    host_task_input,
+    impact_input,
+)
 from forewarn.executors.task_log import TaskLog
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.tasks import (
@@ -83,37 +96,37 @@ class TaskWatcher:
         """Begin, ask, and write down what was said; return when to look again."""
         if self.is_replaced:
             return None
-        orders, is_paused = self.store.read(self._look)
-        words = list(self._ask(orders, is_paused=is_paused))
+        found, is_paused = self.store.read(self._look)
+        words = list(self._ask(found, is_paused=is_paused))
         if words:
             now = self.wall.now()
             try:
                 self.store.write(lambda tx: report_tasks(tx, self.owner, words, now))
             except (OwnerReplacedError, OwnerForgottenError) as error:
                 self._step_down(error)
-        return _EVERY if orders else None
+        return _EVERY if found else None
 
-    def _look(self, reading: Reading) -> tuple[list[tuple[Task, Order]], bool]:
-        """Return the tasks of this node as orders, and whether the server is paused.
+    def _look(self, reading: Reading) -> tuple[list[tuple[Task, TaskInput]], bool]:
+        """Return the tasks that runners of this node carry out, and whether the server is paused.
 
         Tasks that were settled in its absence are among them until their end is reported.
         """
         node = self.owner.node
         settled = (task for task in reading.settled_tasks(node) if may_report_late(task))
-        tasks = (*reading.open_tasks(node), *settled)
-        orders = ((task, order_of(reading, task)) for task in tasks)
-        found = [(task, order) for task, order in orders if order is not None]
+        tasks = (t for t in (*reading.open_tasks(node), *settled) if t.runner not in ROWS_ONLY)
+        inputs = ((task, input_of(reading, task)) for task in tasks)
+        found = [(task, given) for task, given in inputs if given is not None]
         return found, bool(found) and find_pause(reading) is not None
 
     def _ask(
-        self, orders: Sequence[tuple[Task, Order]], *, is_paused: bool
+        self, tasks: Sequence[tuple[Task, TaskInput]], *, is_paused: bool
     ) -> Iterator[tuple[Task, Impact]]:
         """Yield each task of which there is news, with it."""
-        for task, order in orders:
+        for task, given in tasks:
             runner = self.runners.runner(task.runner)
             if runner is None:
                 continue
-            said = self._hear(task, partial(self._attend, task, runner, order, is_paused=is_paused))
+            said = self._hear(task, partial(self._attend, task, runner, given, is_paused=is_paused))
             if said is not None and said.status_url == task.details.get(STATUS_URL):
                 said = replace(said, status_url=None)
             if said is not None and said.status is ImpactStatus.RUNNING:
@@ -123,20 +136,20 @@ class TaskWatcher:
                 yield task, said
 
     def _attend(
-        self, task: Task, runner: Runner, order: Order, *, is_paused: bool
+        self, task: Task, runner: Runner, given: TaskInput, *, is_paused: bool
     ) -> Impact | None:
         if task.state is TaskState.RESERVED:
             if is_paused:
                 return Impact(status=ImpactStatus.NOT_BEGUN, reason=PAUSED)
-            return runner.begin(order, self._permit(task))
-        said = runner.inquire(order)
+            return runner.begin(given, self._permit(task))
+        said = runner.inquire(given)
         if task.state is TaskState.SETTLED:
             return said if said.status != task.details.get(LATE) else None
         if said.status is not ImpactStatus.NOT_BEGUN:
             return said if _is_worth_saying(task, said) else None
         if runner.repeats and task.state is TaskState.BEGUN:
-            return runner.begin(order, _Repetition(self._permit(task)))
-        if task.begun_at is not None and self.records.is_intended(order.key):
+            return runner.begin(given, _Repetition(self._permit(task)))
+        if task.begun_at is not None and self.records.is_intended(task.key):
             now = self.wall.now()
             self.store.write(lambda tx: give_back_task(tx, self.owner, task, now))
             self.rounds.wake()
@@ -221,20 +234,19 @@ class _Repetition:
         return self.permit.is_valid()
 
 
-def order_of(reading: Reading, task: Task) -> Order | None:
-    """Return *task* as an order for its runner."""
+def input_of(reading: Reading, task: Task) -> TaskInput | None:
+    """Return *task* as its runner gets it."""
     url = task.details.get(STATUS_URL)
     if task.is_impact and task.vm is not None:
         event = reading.event(EventId(task.subject))
         if event is None:
             return None
-        return ImpactOrder(
-            event=event, vm=task.vm, host=task.host, epoch=task.epoch, status_url=url
-        )
+        return impact_input(event, task.vm, task.host, epoch=task.epoch, status_url=url)
     operation = reading.host_operation(OperationId(task.subject))
     if operation is None:
         return None
-    return HostOrder(task=task_called(task.name, operation), epoch=task.epoch, status_url=url)
+    called = task_called(task.name, operation)
+    return host_task_input(called, epoch=task.epoch, status_url=url)
 
 
 def _is_worth_saying(task: Task, said: Impact) -> bool:

@@ -5,22 +5,21 @@ whoever is killed in between. Where it cannot be known whether it was, it is rep
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Final
+from typing import Any, Final, Protocol
 
 import structlog
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import TaskKey
 from forewarn.executors.command import Command
-from forewarn.executors.host_tasks import HostOrder
 from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.task_input import InvalidTaskInputError, TaskInput, read_host_task
 from forewarn.executors.task_log import TaskLog
 from forewarn.feed.follower import back_off
 from forewarn.feed.upstream import UpstreamRefusedError
-from forewarn.host_worker.exchange import Exchange, OfferedTask
 from forewarn.host_worker.restarts import judge
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
@@ -41,6 +40,65 @@ _NO_RECORD: Final = Impact(
     reason="the host took it, and has no record of it, so it may have been begun; "
     "check the host, then skip it",
 )
+_LONGEST_REASON: Final = 500
+_TAKEN_STATUSES: Final = frozenset({"taken", "unknown"})
+"""What a task was taken with: *unknown* is one that the server has not heard of for long."""
+_GONE: Final = frozenset({404, 409})
+"""How the server answers about a task that is not, or no longer, for whoever asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTask:
+    """A task as the server lists it; a process of this host has taken it if it *is_taken*."""
+
+    task: TaskInput
+    is_taken: bool
+
+
+class WorkServer(Protocol):
+    """Whoever answers as the routes below /api/v1/front/ do."""
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Return what the server answers; UpstreamRefusedError, or StoreUnavailableError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """Asks *server*, and takes tasks with a *ticket*.
+
+    All methods raise StoreUnavailableError if the server cannot be reached, and
+    UpstreamRefusedError if it refuses the token.
+    """
+
+    server: WorkServer
+    ticket: str
+
+    def tasks(self) -> tuple[OfferedTask, ...]:
+        """Return what this host is to do, or is doing."""
+        answer = self.server.ask("GET", "host-work")
+        listed = answer.get("tasks") if isinstance(answer, dict) else None
+        return tuple(_read(listed if isinstance(listed, list) else []))
+
+    def take(self, key: TaskKey, details: Mapping[str, object]) -> bool:
+        """Tell whether the task is ours to begin; *details* say how long that can take."""
+        return self._post(key, "take", {"ticket": self.ticket, **details})
+
+    def report(self, key: TaskKey, said: Impact) -> bool:
+        """Tell the server how far it is; False if it wants to know no more."""
+        body = {"status": said.status, "reason": said.reason[:_LONGEST_REASON]}
+        host = {} if said.moved_to is None else {"host": said.moved_to}
+        return self._post(key, "report", {**body, **host})
+
+    def _post(self, key: TaskKey, verb: str, body: object) -> bool:
+        operation_id, task = key
+        try:
+            self.server.ask("POST", f"host-work/{operation_id}/{task}/{verb}", body)
+        except UpstreamRefusedError as error:
+            if error.status not in _GONE:
+                raise
+            _log.warning("host_task_refused", task=task, verb=verb, error=str(error))
+            return False
+        return True
 
 
 class _Taken:
@@ -53,7 +111,7 @@ class _Taken:
         return True
 
 
-_TAKEN: Final = _Taken()
+_PERMIT: Final = _Taken()
 
 _log = structlog.get_logger(__name__)
 
@@ -84,7 +142,7 @@ class WorkFetcher:
     boot_id: str
     chance: Callable[[], float]
     every: float = FETCH_SECONDS
-    _orders: dict[TaskKey, HostOrder] = field(init=False, default_factory=dict)
+    _tasks: dict[TaskKey, TaskInput] = field(init=False, default_factory=dict)
     _told: dict[TaskKey, _Told] = field(init=False, default_factory=dict)
     _lost: set[TaskKey] = field(init=False, default_factory=set)
     _fetch_at: float = field(init=False, default=0.0)
@@ -103,49 +161,49 @@ class WorkFetcher:
             if monotonic() >= self._fetch_at:
                 self._fetch()
                 self._fetch_at = monotonic() + self.every * (0.8 + 0.4 * self.chance())
-            for key, order in tuple(self._orders.items()):
-                self._attend(key, order)
+            for key, task in tuple(self._tasks.items()):
+                self._attend(key, task)
         except (UpstreamRefusedError, StoreUnavailableError) as error:
             return self._wait_after(error)
         if self._trouble or not self._was_heard:
             _log.info("server_reached")
         self._was_heard, self._trouble, self._failures = True, "", 0
         until_fetch = max(0.0, self._fetch_at - monotonic())
-        return min(ATTEND_SECONDS, until_fetch) if self._orders else until_fetch
+        return min(ATTEND_SECONDS, until_fetch) if self._tasks else until_fetch
 
     def _fetch(self) -> None:
-        for task in self.exchange.tasks():
-            key = task.order.key
-            if key not in self._orders and not (task.is_taken and key in self._lost):
-                self._receive(task)
+        for offered in self.exchange.tasks():
+            key = offered.task.key
+            if key not in self._tasks and not (offered.is_taken and key in self._lost):
+                self._receive(offered)
 
-    def _receive(self, task: OfferedTask) -> None:
-        key = task.order.key
+    def _receive(self, offered: OfferedTask) -> None:
+        key = offered.task.key
         # Taken before, and remembered here: by this process or, before a crash, by another one.
-        is_ours = task.is_taken and self.records.has(key)
-        if not (is_ours or self.exchange.take(key, self._describe(task.order))):
-            if task.is_taken:
+        is_ours = offered.is_taken and self.records.has(key)
+        if not (is_ours or self.exchange.take(key, self._describe(offered.task))):
+            if offered.is_taken:
                 self.exchange.report(key, _NO_RECORD)
                 self._lost.add(key)
             return
         _log.info("host_task_taken", operation_id=key[0], task=key[1])
-        if not (self.records.has(key) or self.runner.takes(task.order)):
-            reason = f"the host work file of the host names no program for {task.order.task.kind}"
+        if not (self.records.has(key) or self.runner.find(offered.task)):
+            reason = f"the host work file of the host names no program for {offered.task.kind}"
             self.exchange.report(key, Impact(status=ImpactStatus.FAILED, reason=reason))
             return
-        self._orders[key] = task.order
+        self._tasks[key] = offered.task
 
-    def _describe(self, order: HostOrder) -> Mapping[str, object]:
-        """Return how long the server waits for this host while it carries *order* out."""
-        command = self.runner.find(order.about)
+    def _describe(self, task: TaskInput) -> Mapping[str, object]:
+        """Return how long the server waits for this host while it carries *task* out."""
+        command = self.runner.find(task)
         if command is None:
             return {}
-        described = self.runner.program.describe(order, command)
+        described = self.runner.program.describe(task, command)
         seconds = min(command.timeout.total_seconds(), _LONGEST_TIMEOUT)
         return {"timeout_seconds": seconds, "restarts_host": described["restarts_host"]}
 
-    def _attend(self, key: TaskKey, order: HostOrder) -> None:
-        said = self._look(key, order)
+    def _attend(self, key: TaskKey, task: TaskInput) -> None:
+        said = self._look(key, task)
         told = self._told.get(key)
         is_news = told is None or told.said != said
         if told is not None and not is_news and monotonic() < told.at + HEARTBEAT_SECONDS:
@@ -157,16 +215,16 @@ class WorkFetcher:
             )
         self._told[key] = _Told(said, monotonic())
         if said.is_over or said.is_lost or not is_wanted:
-            del self._orders[key], self._told[key]
+            del self._tasks[key], self._told[key]
         if said.is_lost:
             self._lost.add(key)
 
-    def _look(self, key: TaskKey, order: HostOrder) -> Impact:
+    def _look(self, key: TaskKey, task: TaskInput) -> Impact:
         """Return how far a task is, as it is reported."""
         try:
-            found = self.runner.inquire(order)
+            found = self.runner.inquire(task)
             if found.status is ImpactStatus.NOT_BEGUN:  # just taken, or the disk was full
-                found = self.runner.begin(order, _TAKEN) or self.runner.inquire(order)
+                found = self.runner.begin(task, _PERMIT) or self.runner.inquire(task)
                 if found.status is ImpactStatus.NOT_BEGUN:
                     found = replace(found, status=ImpactStatus.RUNNING)  # it waits for a place
             found = judge(found, self.records.begun(key), self.boot_id)
@@ -188,3 +246,12 @@ class WorkFetcher:
             _log.warning("server_not_reached", error=self._trouble)
         self._failures += 1
         return back_off(self._failures, self.chance())
+
+
+def _read(listed: list[Any]) -> Iterator[OfferedTask]:
+    for each in listed:
+        try:
+            task = read_host_task(each["order"])
+            yield OfferedTask(task=task, is_taken=each["status"] in _TAKEN_STATUSES)
+        except (InvalidTaskInputError, KeyError, TypeError) as error:
+            _log.error("host_task_invalid", error=str(error))

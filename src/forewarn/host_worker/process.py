@@ -19,8 +19,7 @@ from forewarn.environment import environment_with
 from forewarn.executors.processes import ProcessRunner
 from forewarn.executors.task_log import TaskLog
 from forewarn.front.upstreams import open_upstream
-from forewarn.host_worker.exchange import Exchange
-from forewarn.host_worker.fetcher import WorkFetcher
+from forewarn.host_worker.fetcher import Exchange, WorkFetcher
 from forewarn.host_worker.restarts import BOOT_ID, scripts_of_boot
 from forewarn.host_worker.settings import HostWorkSettings
 from forewarn.private_files import is_trusted

@@ -9,8 +9,8 @@ from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.attendant import BY_SIGNAL
 from forewarn.executors.command import SCRIPTS, Command
-from forewarn.executors.orders import Order
 from forewarn.executors.processes import ProcessProgram
+from forewarn.executors.task_input import TaskInput
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -22,12 +22,12 @@ def scripts_of_boot(boot_id: str, *, restarts_host: bool) -> ProcessProgram[Comm
 
     Only the work itself *restarts_host*, if so.
     """
-    describe: Callable[[Order, Command], Mapping[str, object]] = SCRIPTS.describe
+    describe: Callable[[TaskInput, Command], Mapping[str, object]] = SCRIPTS.describe
 
-    def describe_in_boot(order: Order, command: Command) -> Mapping[str, object]:
-        is_work = order.about["task"] == HostTaskKind.WORK
+    def describe_in_boot(task: TaskInput, command: Command) -> Mapping[str, object]:
+        is_work = task.kind is HostTaskKind.WORK
         about = {"boot_id": boot_id, "restarts_host": restarts_host and is_work}
-        return {**describe(order, command), **about}
+        return {**describe(task, command), **about}
 
     return replace(SCRIPTS, describe=describe_in_boot)
 

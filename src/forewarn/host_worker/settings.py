@@ -10,7 +10,7 @@ from pydantic import Field
 
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.executors.command import Command
-from forewarn.executors.orders import LONGEST
+from forewarn.executors.task_input import LONGEST, TaskInput
 from forewarn.files.tables import (
     Table,
     TablesError,
@@ -65,9 +65,9 @@ class HostWorkSettings:
     log_format: LogFormat
     log_level: LogLevel
 
-    def find(self, about: Mapping[str, str | None]) -> Command | None:
-        """Return the command for the task that an order is *about*, if this host has one."""
-        return self.commands.get(HostTaskKind(about["task"] or ""))
+    def find(self, task: TaskInput) -> Command | None:
+        """Return the command for *task*, if this host has one."""
+        return self.commands.get(task.kind) if task.kind else None
 
 
 def read_host_work_settings(path: Path, search_path: str) -> HostWorkSettings:

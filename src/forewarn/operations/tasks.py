@@ -17,7 +17,7 @@ from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.task import (
     FETCHED,
     MANUAL,
-    SIMULATED,
+    ROWS_ONLY,
     Owner,
     Ownership,
     Task,
@@ -220,7 +220,7 @@ def lose_own_tasks(tx: Transaction, node: str, reason: str, now: datetime) -> No
     """
     tx.put_setting(RECORDS_LOST_AT, now.isoformat())
     for task in tx.open_tasks(node):
-        if task.state is not TaskState.UNKNOWN and task.runner not in {MANUAL, SIMULATED}:
+        if task.state is not TaskState.UNKNOWN and task.runner not in ROWS_ONLY:
             tx.put_task(rules.lose(task, reason))
 
 
@@ -332,7 +332,7 @@ def forget_owner(tx: Transaction, context: Context, name: str) -> tuple[Task, ..
         _forget(task, reason)
         for owner in found
         for task in tx.open_tasks(owner.node)
-        if task.state is not TaskState.RESERVED and task.runner not in {MANUAL, SIMULATED}
+        if task.state is not TaskState.RESERVED and task.runner not in ROWS_ONLY
     ]
     for task in lost:
         tx.put_task(task)

@@ -22,7 +22,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from forewarn.domain.notification import NotificationStatus
-from forewarn.domain.task import MANUAL, OPEN, SIMULATED, TaskState
+from forewarn.domain.task import OPEN, ROWS_ONLY, TaskState
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 from forewarn.storage.rows import given_columns
 from forewarn.storage.tables import (
@@ -201,7 +201,7 @@ OPEN_TASKS: Final = TASKS.where(
 SETTLED_TASKS: Final = _TASKS.where(
     tasks.c.node == bindparam("node"),
     tasks.c.state == literal(TaskState.SETTLED),
-    tasks.c.runner.not_in([MANUAL, SIMULATED]),
+    tasks.c.runner.not_in(ROWS_ONLY),
 )
 TASKS_OF: Final = _TASKS.where(tasks.c.subject == bindparam("subject"))
 PRUNE_TASKS: Final = delete(tasks).where(tasks.c.closed_at < bindparam("before"))

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from forewarn.domain.names import HostName, is_meant
+from forewarn.domain.names import HostName, VmName, is_meant
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.topology import Host, Topology
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, encode_plan, is_move
-from forewarn.executors.orders import LONGEST, Means, Order, Selection
-from forewarn.executors.processes import ImpossibleOrderError, ProcessProgram
-from forewarn.protocol.vocabulary import EventId, EventType
+from forewarn.executors.processes import ImpossibleTaskError, ProcessProgram
+from forewarn.executors.task_input import LONGEST, Selection, TaskInput
+from forewarn.protocol.vocabulary import EventId
 
 EXECUTOR: Final = "libvirt"
 HOST: Final = "{host}"
@@ -62,15 +62,14 @@ class Hypervisor:
 def stewards(
     known_fleet: Callable[[], KnownFleet], hypervisor_of: Callable[[Host], Hypervisor | None]
 ) -> ProcessProgram[Hypervisor]:
-    """Return the trade of processes that carry out one impact each.
+    """Return the program of processes that carry out one impact each.
 
     *hypervisor_of* says which libvirt another host has.
     """
 
-    def describe(order: Order, means: Hypervisor) -> dict[str, object]:
-        known = order.describe()
-        plan = make_plan(known, means, known_fleet(), hypervisor_of)
-        return {"host": known["host"], "plan": encode_plan(plan)}
+    def describe(task: TaskInput, libvirt: Hypervisor) -> dict[str, object]:
+        plan = make_plan(task, libvirt, known_fleet(), hypervisor_of)
+        return {"host": task.host, "plan": encode_plan(plan)}
 
     return ProcessProgram(
         name=EXECUTOR,
@@ -81,36 +80,37 @@ def stewards(
 
 
 def make_plan(
-    order: Mapping[str, Any],
-    means: Hypervisor,
+    task: TaskInput,
+    libvirt: Hypervisor,
     known: KnownFleet,
     hypervisor_of: Callable[[Host], Hypervisor | None],
 ) -> ImpactPlan:
-    """Return the plan for *order*, or refuse what cannot be done."""
-    host, event_type = order["host"], EventType(order["event_type"])
-    if host is None and HOST in means.uri:
-        raise ImpossibleOrderError(
-            f"the URI {means.uri!r} needs a host, but the fleet has none for {order['vm']}"
+    """Return the plan for *task*, or refuse what cannot be done."""
+    event_id, name = task.key
+    host, event_type = task.host, task.event_type
+    if host is None and HOST in libvirt.uri:
+        raise ImpossibleTaskError(
+            f"the URI {libvirt.uri!r} needs a host, but the fleet has none for {name}"
         )
-    vm = known.fleet.virtual_machines.get(order["vm"])
-    seconds = order["duration_in_seconds"]
-    here = means.place(host or "")
-    places, barred = _destinations(here, means, known, hypervisor_of)
-    moves = is_move(event_type, migrate=means.migrate)
+    vm = known.fleet.virtual_machines.get(VmName(name))
+    seconds = task.content["duration_in_seconds"]
+    here = libvirt.place(host or "")
+    places, barred = _destinations(here, libvirt, known, hypervisor_of)
+    moves = is_move(event_type, migrate=libvirt.migrate)
     return ImpactPlan(
-        event_id=EventId(order["event_id"]),
+        event_id=EventId(event_id),
         event_type=event_type,
-        epoch=order["epoch"],
-        vm=order["vm"],
+        epoch=task.epoch,
+        vm=name,
         vm_id=vm.vm_id if vm else "",
         here=here,
         duration=USUAL_IMPACT[event_type] if seconds is None else timedelta(seconds=seconds),
-        grace=means.grace,
-        timeout=means.timeout,
-        connect_timeout=means.connect_timeout,
-        migrate=means.migrate,
-        unsafe_migration=means.unsafe_migration,
-        ephemeral=means.ephemeral,
+        grace=libvirt.grace,
+        timeout=libvirt.timeout,
+        connect_timeout=libvirt.connect_timeout,
+        migrate=libvirt.migrate,
+        unsafe_migration=libvirt.unsafe_migration,
+        ephemeral=libvirt.ephemeral,
         others=places if moves else (),
         barred=barred if moves else {},
     )
@@ -118,11 +118,11 @@ def make_plan(
 
 def _destinations(
     here: HostPlace,
-    means: Hypervisor,
+    libvirt: Hypervisor,
     known: KnownFleet,
     hypervisor_of: Callable[[Host], Hypervisor | None],
 ) -> tuple[tuple[HostPlace, ...], Mapping[str, str]]:
-    """Return some hosts that a guest may be moved to, and why not to others that *means* names.
+    """Return some hosts that a guest may be moved to, and why not to others that *libvirt* names.
 
     Those that come after its own are first, so that guests of different hosts go to different ones.
     """
@@ -133,7 +133,7 @@ def _destinations(
     for name in (*names[turn:], *names[:turn]):
         if len(places) == _MOST_DESTINATIONS:
             break
-        if name == here.host or not is_meant(name, means.to):
+        if name == here.host or not is_meant(name, libvirt.to):
             continue
         hypervisor = hypervisor_of(hosts[name])
         if hypervisor is None:
@@ -149,7 +149,7 @@ def _destinations(
     return tuple(places), barred
 
 
-def hypervisor_among(those: Sequence[Means]) -> Callable[[Host], Hypervisor | None]:
+def hypervisor_among(those: Sequence[object]) -> Callable[[Host], Hypervisor | None]:
     """Return how to find the libvirt of a host, whatever the event: the first that is meant."""
 
     def find(host: Host) -> Hypervisor | None:
