@@ -162,12 +162,6 @@ def _create_documents() -> None:
         sa.PrimaryKeyConstraint("vm", "since", name="memberships_key"),
     )
     op.create_table(
-        "preview_wires",
-        sa.Column("since", _WHOLE_NUMBER, autoincrement=False, nullable=False),
-        sa.Column("preview_wire", sa.String(), nullable=False),
-        sa.PrimaryKeyConstraint("since", name="preview_wires_key"),
-    )
-    op.create_table(
         "showings",
         sa.Column("recorded_at", _WHOLE_NUMBER, autoincrement=False, nullable=False),
         sa.Column("shown_at", _WHOLE_NUMBER, nullable=False),
