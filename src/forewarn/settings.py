@@ -31,7 +31,6 @@ from forewarn.environment import (
     SettingsError,
     read_settings_file,
 )
-from forewarn.protocol.versions import PreviewWire
 from forewarn.settings_table import (
     SETTINGS,
     ClockKind,
@@ -149,7 +148,6 @@ class Settings(BaseSettings):
     default_vm: str | None = _setting("default_vm")
     trust_path: bool = _setting("trust_path")
     state_dir: Path | None = _setting("state_dir")
-    preview_wire: PreviewWire = _setting("preview_wire")
     user_initiated_limit: int = _setting("user_initiated_limit", ge=1)
     document_retention: _Length = _setting("document_retention")
     proxy_secret: str | None = _setting("proxy_secret", min_length=1)

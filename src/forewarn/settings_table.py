@@ -12,7 +12,6 @@ from typing import Final
 from forewarn.domain.limits import DOCUMENT_RETENTION, USER_INITIATED_LIMIT
 from forewarn.domain.notice import NoticeMode
 from forewarn.environment import CONTROL_ADDRESS
-from forewarn.protocol.versions import PreviewWire
 from forewarn.wording.database_urls import has_password
 
 
@@ -122,7 +121,6 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "Directory for admin token and records of tasks (default: the database's).",
         "DIR",
     ),
-    "preview_wire": _choice("Variant of api-version 2017-03-01 to serve.", PreviewWire.DOCUMENTED),
     "user_initiated_limit": Setting(
         "Maximum number of user operations in flight.", USER_INITIATED_LIMIT, "N", int
     ),

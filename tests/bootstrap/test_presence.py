@@ -15,12 +15,7 @@ from tests.waiting import wait_until
 
 from forewarn.bootstrap.address import public_url
 from forewarn.bootstrap.database import OpenDatabase, open_database
-from forewarn.bootstrap.presence import (
-    DisagreementError,
-    check_agreement,
-    heart_beating,
-    introduce,
-)
+from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
 from forewarn.bootstrap.server import take_over
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.supervision import Supervisor
@@ -71,29 +66,7 @@ def test_replica_reports_by_itself(postgres_url: str) -> None:
         wait_until(lambda: database.replicas.call_roll().replicas, "the next report")
 
 
-def test_other_preview_wire_than_that_of_a_running_replica_is_refused(postgres_url: str) -> None:
-    with opened(postgres_url) as running, opened(postgres_url, preview_wire="observed") as late:
-        with pytest.raises(DisagreementError) as refused:
-            check_agreement(late.replicas)
-        running_at = running.replicas.itself
-
-    assert str(refused.value) == (
-        f"Replica {running_at.name} at {running_at.address} uses this database with preview_wire "
-        "documented, not observed. "
-        "Use the same value on all replicas, or stop the others first."
-    )
-
-
-def test_preview_wire_of_replicas_that_are_gone_does_not_count(postgres_url: str) -> None:
-    with opened(postgres_url) as killed:
-        with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute("UPDATE replicas SET seen_at = seen_at - 11000000")
-        with opened(postgres_url, preview_wire="observed") as late:
-            check_agreement(late.replicas)
-        check_agreement(killed.replicas)
-
-
-def test_other_settings_that_differ_are_logged(postgres_url: str) -> None:
+def test_settings_that_differ_are_logged(postgres_url: str) -> None:
     with (
         opened(postgres_url),
         opened(postgres_url, speed=2, notice="when-enabled") as late,

@@ -98,7 +98,7 @@ def test_limited_token_sees_its_scopes_only(emulator: Emulator, windows: Windows
 
     expect(window.page.locator("[id='row-availability-set/web']")).to_be_visible()
     expect(window.page.locator(".plot .row")).to_have_count(1)
-    for path in ("/timeline?zoom=week", "/timeline?zoom=week&by=host", "/notice?period=90d"):
+    for path in ("/timeline?zoom=week", "/timeline?zoom=week&by=host"):
         window.go(path)
         said = window.page.content()
         assert "web" in said

@@ -133,15 +133,17 @@ def test_check_says_what_the_server_is(url: str) -> None:
     run("upgrade", "--database", url)
     well = run("check", "--database", url)
     with psycopg.connect(url) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0017'")
-    old = run("check", "--database", url)
+        connection.execute("UPDATE alembic_version SET version_num = '0022'")
+    unreleased = run("check", "--database", url, code=1)
+    refused = run("upgrade", "--database", url, code=1)
     away = run("check", "--database", "postgresql://127.0.0.1:1/x", code=1)
 
     assert "encoding UTF8" in empty.stdout
     assert "The database is empty; forewarn serve creates its tables." in empty.stdout
     assert "The database user can write." in well.stdout
     assert "The schema matches this version." in well.stdout
-    assert "try: forewarn db upgrade" in old.stdout
+    assert "The schema is 0022, of an unreleased version." in unreleased.stdout
+    assert "has schema 0022 of an unreleased version" in refused.stderr
     assert "is not available" in away.stdout
 
 

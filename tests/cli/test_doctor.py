@@ -34,6 +34,8 @@ from forewarn.operations.notifications import example_notification
 from forewarn.ports.store import Transaction
 from forewarn.settings import Settings, make_settings
 from forewarn.settings_table import ClockKind
+from forewarn.storage import schema
+from forewarn.storage.schema import HEAD
 from forewarn.storage.sqlite import open_sqlite
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
@@ -300,6 +302,12 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.fixture
+def older_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have there been a release before this one, whose databases have the schema 0050."""
+    monkeypatch.setattr(schema, "REVISIONS", ("0050", HEAD))
+
+
 def say_version(version: str, works_with: str) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         with sqlite3.connect(path) as connection:
@@ -317,10 +325,12 @@ def say_version(version: str, works_with: str) -> Callable[[Path], None]:
         (damage, "fail", "is damaged"),
         (lambda path: path.write_text("notes"), "fail", "is not a forewarn database"),
         (say_version("9999", "9999"), "fail", "has schema 9999, which this release does not"),
-        (say_version("9999", "0018"), "ok", "has schema 9999, which this release can use"),
-        (say_version("0001", "0001"), "warn", "of an older release"),
+        (say_version("9999", HEAD), "ok", "has schema 9999, which this release can use"),
+        (say_version("0050", "0050"), "warn", "of an older release"),
+        (say_version("0022", "0022"), "fail", "has schema 0022 of an unreleased version"),
     ],
 )
+@pytest.mark.usefixtures("older_release")
 def test_whether_the_database_can_be_served_is_told(
     database: Path, change: Callable[[Path], object], verdict: str, said: str
 ) -> None:
@@ -340,10 +350,12 @@ def test_whether_the_database_can_be_served_is_told(
             "fail",
             "The schema is 9999, which this version does not know",
         ),
-        (say_version("9999", "0018"), "ok", "The schema is 9999, which this version can use"),
-        (say_version("0001", "0001"), "warn", "The schema is 0001; this version needs"),
+        (say_version("9999", HEAD), "ok", "The schema is 9999, which this version can use"),
+        (say_version("0050", "0050"), "warn", "The schema is 0050; this version needs"),
+        (say_version("0022", "0022"), "fail", "The schema is 0022, of an unreleased version"),
     ],
 )
+@pytest.mark.usefixtures("older_release")
 def test_check_of_a_database_says_whether_this_version_can_use_it(
     database: Path, change: Callable[[Path], object], verdict: str, said: str
 ) -> None:

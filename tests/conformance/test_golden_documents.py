@@ -10,15 +10,11 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from forewarn.protocol.document import Document, Event, decode_document, encode_document
-from forewarn.protocol.versions import API_VERSIONS, ApiVersion, PreviewWire, served_versions
+from forewarn.protocol.versions import API_VERSIONS, VERSIONS_BY_NAME, ApiVersion
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType, event_id
 from wire_schemas import document_schema, openapi
 
 GOLDEN: Final = Path(__file__).parent / "golden"
-VERSIONS: Final = {version.name: version for version in API_VERSIONS}
-OBSERVED: Final = served_versions(PreviewWire.OBSERVED)["2017-03-01"]
-WIRES: Final = {**VERSIONS, "2017-03-01-observed": OBSERVED}
-
 DOCUMENTS: Final = {
     "empty": Document(document_incarnation=0),
     "scheduled": Document(
@@ -170,28 +166,28 @@ def golden(wire: str, case: str) -> bytes:
 def test_every_version_has_its_golden_documents_and_nothing_else_is_there() -> None:
     files = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file()}
 
-    assert files == {f"{wire}/{case}.json" for wire in WIRES for case in DOCUMENTS}
+    assert files == {f"{wire}/{case}.json" for wire in VERSIONS_BY_NAME for case in DOCUMENTS}
 
 
 @pytest.mark.parametrize("case", DOCUMENTS)
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", VERSIONS_BY_NAME)
 def test_document_is_encoded_as_the_golden_one(wire: str, case: str) -> None:
-    assert encode_document(DOCUMENTS[case], WIRES[wire]) == golden(wire, case)
+    assert encode_document(DOCUMENTS[case], VERSIONS_BY_NAME[wire]) == golden(wire, case)
 
 
 @pytest.mark.parametrize("case", DOCUMENTS)
-@pytest.mark.parametrize("name", VERSIONS)
+@pytest.mark.parametrize("name", VERSIONS_BY_NAME)
 def test_golden_document_survives_decoding(name: str, case: str) -> None:
     document = decode_document(golden(name, case))
 
     assert document is not None
-    assert encode_document(document, VERSIONS[name]) == golden(name, case)
+    assert encode_document(document, VERSIONS_BY_NAME[name]) == golden(name, case)
 
 
 @pytest.mark.parametrize("case", DOCUMENTS)
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", VERSIONS_BY_NAME)
 def test_schema_accepts_the_golden_documents_of_its_version(wire: str, case: str) -> None:
-    validator = Draft202012Validator(document_schema(WIRES[wire]))
+    validator = Draft202012Validator(document_schema(VERSIONS_BY_NAME[wire]))
 
     assert validator.is_valid(json.loads(golden(wire, case)))
 
@@ -212,14 +208,14 @@ def test_schema_accepts_the_golden_documents_of_its_version(wire: str, case: str
     ],
 )
 def test_schema_rejects_the_golden_document_of_its_neighbour(name: str, wire: str) -> None:
-    validator = Draft202012Validator(document_schema(VERSIONS[name]))
+    validator = Draft202012Validator(document_schema(VERSIONS_BY_NAME[name]))
 
     assert not validator.is_valid(json.loads(golden(wire, "every-type")))
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", VERSIONS_BY_NAME)
 def test_openapi_description_is_valid(wire: str) -> None:
-    validator = OpenAPIV31SpecValidator(openapi(WIRES[wire]))
+    validator = OpenAPIV31SpecValidator(openapi(VERSIONS_BY_NAME[wire]))
 
     assert list(validator.iter_errors()) == []
 
@@ -271,8 +267,8 @@ def test_captured_response_is_decoded(body: bytes, document: Document) -> None:
     ("body", "version"),
     [
         *(pytest.param(CAPTURED_IDLE, each, id=f"idle-{each.name}") for each in API_VERSIONS),
-        pytest.param(CAPTURED_REBOOT, VERSIONS["2017-08-01"], id="reboot-2017-08-01"),
-        pytest.param(CAPTURED_PREEMPT, VERSIONS["2019-08-01"], id="preempt-2019-08-01"),
+        pytest.param(CAPTURED_REBOOT, VERSIONS_BY_NAME["2017-08-01"], id="reboot-2017-08-01"),
+        pytest.param(CAPTURED_PREEMPT, VERSIONS_BY_NAME["2019-08-01"], id="preempt-2019-08-01"),
     ],
 )
 def test_captured_response_is_encoded_again_byte_for_byte(body: bytes, version: ApiVersion) -> None:

@@ -69,7 +69,6 @@ from forewarn.ports.store import (
     Transaction,
 )
 from forewarn.protocol.document import Document
-from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 from forewarn.storage.errors import (
     DocumentIncarnationError,
@@ -1474,17 +1473,6 @@ def test_memberships_are_kept_in_order_and_in_any_case(store: Store) -> None:
     store.write(lambda tx: tx.put_memberships([]))
 
     assert store.read(lambda reading: reading.memberships("Web-0")) == (joined, left)
-
-
-def test_preview_wires_are_kept_in_order(store: Store) -> None:
-    later = NOW + timedelta(hours=1)
-    store.write(lambda tx: tx.put_preview_wire(PreviewWire.OBSERVED, at=later))
-    store.write(lambda tx: tx.put_preview_wire(PreviewWire.DOCUMENTED, at=NOW))
-
-    assert store.read(lambda reading: reading.preview_wires()) == (
-        (NOW, PreviewWire.DOCUMENTED),
-        (later, PreviewWire.OBSERVED),
-    )
 
 
 def test_soaks_are_kept_until_they_are_over(store: Store) -> None:

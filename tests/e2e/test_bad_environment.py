@@ -146,6 +146,11 @@ def _make_newer(file: Path) -> None:
         database.execute("DELETE FROM settings WHERE name = 'schema_works_with'")
 
 
+def _make_unreleased(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '0022'")
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
@@ -154,6 +159,7 @@ def _make_newer(file: Path) -> None:
         (_make_a_database_of_something_else, "is not a forewarn database"),
         (_make_a_directory, "is not a regular file"),
         (_make_newer, "schema 9999, which this release does not know"),
+        (_make_unreleased, "schema 0022 of an unreleased version"),
     ],
 )
 def test_database_that_cannot_be_used_is_refused_and_left_alone(

@@ -184,21 +184,6 @@ def test_relay_that_was_told_nothing_says_so_and_no_more(server: Server, relay: 
     wait_until(lambda: "feed_followed" in relay.said(), "no line in the log", START_SECONDS)
 
 
-def test_relay_follows_the_wire_of_its_server(server: Server, relay: Relay) -> None:
-    relay.start()
-    relay.await_status(200)
-    assert relay.process is not None
-    process = relay.process.pid
-
-    server.restart(*server.flags, "--preview-wire", "observed")
-
-    wait_until(lambda: relay.said().count("relaying") > 1, "it does not notice", START_SECONDS)
-    relay.await_status(200)
-    assert relay.process.pid == process
-    assert relay.process.poll() is None
-    assert "observed" in Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8")
-
-
 def test_damaged_file_is_set_aside_and_told_again(relay: Relay) -> None:
     relay.start()
     relay.await_status(200)

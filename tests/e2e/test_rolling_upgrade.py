@@ -12,30 +12,15 @@ import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 from tests.e2e.replicas import Crowd, Trio, make_replicas
 from tests.needs import find_program
+from tests.next_release import NEXT_REVISION, add_migration
 
 import forewarn
-from forewarn.storage.schema import HEAD, REVISIONS
+from forewarn.storage.schema import HEAD
 
 pytestmark = pytest.mark.timeout(300)
 
-NEXT_REVISION = f"{len(REVISIONS) + 1:04}"
 NEXT_VERSION = "99.0.0"
 VMS = ("web-0", "web-1", "web-2", "solo-0", "solo-1")
-
-# It only adds. Tables that old replicas read and write get columns that those do not know.
-MIGRATION = f"""
-import sqlalchemy as sa
-from alembic import op
-
-revision = "{NEXT_REVISION}"
-down_revision = "{HEAD}"
-
-
-def upgrade():
-    for table in ("events", "leases", "write_lock", "changes", "replicas", "documents", "settings"):
-        op.add_column(table, sa.Column("news", sa.String(), server_default="", nullable=False))
-    op.create_table("news", sa.Column("name", sa.String(), primary_key=True))
-"""
 
 BALANCER = """
 defaults
@@ -88,11 +73,10 @@ def make_next_release(folder: Path) -> Mapping[str, str]:
     package = Path(forewarn.__file__).parent
     copy = folder / "next" / "forewarn"
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    versions = copy / "storage" / "migrations" / "versions"
-    (versions / f"v{NEXT_REVISION}_news.py").write_text(MIGRATION, encoding="utf-8")
+    add_migration(copy / "storage" / "migrations")
     change(copy / "__init__.py", r'__version__ = ".*"', f'__version__ = "{NEXT_VERSION}"')
-    more = f"range(1, {len(REVISIONS) + 2})"
-    change(copy / "storage" / "schema.py", rf"range\(1, {len(REVISIONS) + 1}\)", more)
+    schema = copy / "storage" / "schema.py"
+    change(schema, rf'"{HEAD}",?\)', f'"{HEAD}", "{NEXT_REVISION}")')
     return {"PYTHONPATH": str(copy.parent)}
 
 

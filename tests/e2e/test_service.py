@@ -243,21 +243,6 @@ def _half_sent(server: Server, body: bytes) -> Generator[Callable[[], Answer]]:
         yield finish
 
 
-def test_another_preview_wire_gives_every_document_a_new_incarnation(
-    start_server: ServerMaker,
-) -> None:
-    server = start_server()
-    server.create("Reboot", "web-0")
-    before = server.poll("web-0", "2017-03-01")
-
-    server.restart("--preview-wire", "observed")
-
-    after = server.poll("web-0", "2017-03-01")
-    assert (before.incarnation, after.incarnation) == (1, 2)
-    assert before.json()["Events"] != after.json()["Events"]
-    assert server.poll("web-0").incarnation == 2
-
-
 def test_user_operation_is_announced_only_where_somebody_polls(start_server: ServerMaker) -> None:
     server = start_server(*VIRTUAL, "--notice", "when-enabled")
     with contextlib.closing(server.vm_client()) as client:

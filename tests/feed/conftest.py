@@ -48,7 +48,6 @@ from forewarn.operations.recording import Deed, record_events
 from forewarn.ports.metrics import Tally
 from forewarn.ports.store import Transaction
 from forewarn.protocol.document import Document
-from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 from forewarn.storage.sqlite import open_sqlite
 
@@ -98,11 +97,11 @@ class Center:
         self.path = Path(self._folder.name) / "forewarn.db"
         self.path.write_bytes(migrated_database())
         self.store = open_sqlite(self.path)
-        self.board = Board(served_versions(PreviewWire.DOCUMENTED))
+        self.board = Board()
         self.feed = StoreFeed(self.board, self.store)
         self.feed.begin()
         self._most_remembered, self._beat = most_remembered, beat
-        self.clock, self.tally = HandClock(), Tally(self.board.versions)
+        self.clock, self.tally = HandClock(), Tally()
         self.polls = Polls(self.store, self.board, self.clock)
         self.polled: list[tuple[VmName, ...]] = []
         """Who has polled fronts, for each time that one has told."""

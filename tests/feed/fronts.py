@@ -25,7 +25,6 @@ from forewarn.metadata.board import Board, Pages
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.metadata.identity import Identifier
 from forewarn.ports.metrics import Tally
-from forewarn.protocol.versions import PreviewWire, served_versions
 
 POLL = "/metadata/scheduledevents?api-version=2020-07-01"
 
@@ -57,11 +56,11 @@ class Front:
         keep: LineKeeper = lambda _text, _line: None,
     ) -> None:
         self.loop = asyncio.new_event_loop()
-        self.board = Board(served_versions(PreviewWire.DOCUMENTED))
+        self.board = Board()
         self.board.is_whole = False
         self.mirror: Mirror[Pages] = Mirror(self.board, self.loop)
         upstream = Upstream(url=f"http://127.0.0.1:{port}", token=lambda: token, socket=socket)
-        tally = Tally(self.board.versions)
+        tally = Tally()
         self.notes = Notes(upstream, tally, monotonic, is_prompt=is_prompt)
         self.follower = Follower(
             upstream, self.mirror, chance=lambda: 0.0, keep=keep, marked=self.notes.note_shown

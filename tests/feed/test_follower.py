@@ -46,7 +46,6 @@ from forewarn.metadata.board import Board
 from forewarn.metadata.http import open_unix_listener
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.document import Document
-from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId
 from forewarn.transport.requests import TransportError
 
@@ -208,7 +207,7 @@ def test_relay_gives_a_silent_connection_up() -> None:
     hello = encode_line(Hello(feed="f", heartbeat_seconds=0.1))
     with closing(socket.create_server(("127.0.0.1", 0))) as silent, running_loop() as loop:
         upstream = Upstream(url=f"http://127.0.0.1:{silent.getsockname()[1]}", token=lambda: "x")
-        mirror = Mirror(Board(served_versions(PreviewWire.DOCUMENTED)), loop)
+        mirror = Mirror(Board(), loop)
         follower = Follower(upstream, mirror, chance=lambda: 0.0)
         thread = threading.Thread(target=follower.run, daemon=True)
         thread.start()
@@ -232,7 +231,7 @@ def test_feed_that_ends_at_once_is_not_asked_for_all_the_time() -> None:
     lines = encode_line(Hello(feed="f", heartbeat_seconds=5)) + encode_line(Mark(sequence=1))
     with closing(socket.create_server(("127.0.0.1", 0))) as listener, running_loop() as loop:
         upstream = Upstream(url=f"http://127.0.0.1:{listener.getsockname()[1]}", token=lambda: "x")
-        mirror = Mirror(Board(served_versions(PreviewWire.DOCUMENTED)), loop)
+        mirror = Mirror(Board(), loop)
         follower = Follower(upstream, mirror, chance=lambda: 1.0)
         thread = threading.Thread(target=follower.run, daemon=True)
         thread.start()
@@ -306,7 +305,7 @@ def test_machine_that_asks_for_much_leaves_room_for_others() -> None:
                 heard.append(connection.recv(4096))
 
     async def ask(upstream: Upstream, listener: socket.socket) -> None:
-        board = Board(served_versions(PreviewWire.DOCUMENTED))
+        board = Board()
         verbs = RemoteVerbs(upstream, is_current=lambda: True, await_shown=board.await_document)
         asked = asyncio.gather(
             *(verbs.describe_event(VmName(vm), EventId("x")) for vm in (*["a"] * 20, "b")),
@@ -463,7 +462,7 @@ class CountingBoard(Board):
     """A board that counts how much is done to it at once."""
 
     def __init__(self) -> None:
-        super().__init__(served_versions(PreviewWire.DOCUMENTED))
+        super().__init__()
         self.most = 0
         self.threads: set[int] = set()
 
@@ -516,7 +515,7 @@ def test_mistake_of_a_board_is_not_swallowed() -> None:
 
 
 def test_what_is_shown_can_be_told_in_lines() -> None:
-    one, two = (Board(served_versions(PreviewWire.DOCUMENTED)) for _ in range(2))
+    one, two = (Board() for _ in range(2))
     with running_loop() as loop:
         first, second = Mirror(one, loop), Mirror(two, loop)
         assert [*first.lines()] == []
@@ -540,7 +539,7 @@ def test_what_is_shown_can_be_told_in_lines() -> None:
 
 def test_place_is_forgotten_while_everything_is_told_anew() -> None:
     with running_loop() as loop:
-        mirror = Mirror(Board(served_versions(PreviewWire.DOCUMENTED)), loop)
+        mirror = Mirror(Board(), loop)
         places = []
         for line in (
             Hello(feed="f", heartbeat_seconds=1),

@@ -20,7 +20,7 @@ class Noting:
     def __init__(self, center: Center, *, is_prompt: bool = False) -> None:
         token = center.front_token() if is_prompt else center.relay_token("kvm-1")
         upstream = Upstream(url=f"http://127.0.0.1:{center.port}", token=lambda: token)
-        self.tally = Tally(center.board.versions)
+        self.tally = Tally()
         self.now = 0.0
         self.notes = Notes(upstream, self.tally, lambda: self.now, is_prompt=is_prompt)
 

@@ -13,13 +13,11 @@ from forewarn.domain.topology import VirtualMachine, standalone
 from forewarn.feed.feed_file import FeedFile
 from forewarn.feed.frames import FeedLine, Hello, Mark, Put, encode_line
 from forewarn.feed.mirror import Mirror
-from forewarn.front.record import FeedRecord, ForeignStateError, WireChangedError
+from forewarn.front.record import FeedRecord, ForeignStateError
 from forewarn.metadata.board import Board, Pages
 from forewarn.protocol.document import Document
-from forewarn.protocol.versions import PreviewWire, served_versions
 
-WIRE = PreviewWire.DOCUMENTED
-HELLO = Hello(feed="f", host=HostName("kvm-1"), preview_wire=WIRE, heartbeat_seconds=5)
+HELLO = Hello(feed="f", host=HostName("kvm-1"), heartbeat_seconds=5)
 SOLO = standalone(VmName("solo"))
 VM = VirtualMachine(name=VmName("solo"), scope_id=SOLO.scope_id, host=HostName("kvm-1"))
 
@@ -39,7 +37,7 @@ def mirroring() -> Generator[Mirror[Pages]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield Mirror(Board(served_versions(WIRE)), loop)
+        yield Mirror(Board(), loop)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -53,7 +51,7 @@ def tell(folder: Path, *lines: FeedLine, roomy: int = 10_000) -> tuple[FeedLine,
         for known in record.lines:
             mirror.take(known)
         for line in lines:
-            record.keep(mirror, WIRE, encode_line(line).rstrip(b"\n"), line)
+            record.keep(mirror, encode_line(line).rstrip(b"\n"), line)
             mirror.take(line)
     with FeedFile(folder) as file:
         return FeedRecord(file).lines
@@ -91,12 +89,3 @@ def test_state_of_another_host_is_refused(tmp_path: Path) -> None:
         ForeignStateError, match=r"belongs to the host kvm-1, .* is for kvm-2; remove"
     ):
         tell(tmp_path, foreign)
-
-
-def test_other_wire_needs_another_process(tmp_path: Path) -> None:
-    observed = Hello(feed="f", preview_wire=PreviewWire.OBSERVED, heartbeat_seconds=5)
-
-    with pytest.raises(WireChangedError) as change:
-        tell(tmp_path, observed)
-
-    assert change.value.preview_wire is PreviewWire.OBSERVED

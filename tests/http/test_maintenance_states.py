@@ -153,7 +153,7 @@ def _exporter(scheduler: Scheduler, store: Store) -> Any:
             store=store,
             wall=SystemClock(),
             topology=lambda: store.read(lambda reading: reading.topology()),
-            tally=Tally([]),
+            tally=Tally(),
             parked=int,
             watchers=int,
             followers=int,

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from forewarn.domain.errors import UnknownVirtualMachineError
-from forewarn.domain.names import ScopeId
-from forewarn.domain.publication import republish
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, cancel_event, create_events
@@ -18,7 +16,7 @@ from forewarn.operations.seen import NotSeenError, UnknownApiVersionError, forge
 from forewarn.ports.entries import Showing
 from forewarn.ports.store import Store
 from forewarn.protocol.document import encode_document
-from forewarn.protocol.versions import NEWEST, PreviewWire
+from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventType
 
 Later = Callable[[datetime], Context]
@@ -157,22 +155,6 @@ def test_unknown_machine_and_unknown_version_are_refused(fleet: Store, operator:
         seen(fleet, operator, "ghost", operator.now)
     with pytest.raises(UnknownApiVersionError, match="use 2017-03-01, "):
         seen(fleet, operator, "web-0", operator.now, "2018-01-01")
-
-
-def test_oldest_version_is_written_as_it_was_then(
-    fleet: Store, operator: Context, later: Later
-) -> None:
-    began, version = operator.now, "2017-03-01"
-    announce(fleet, operator, "solo")
-    changed = began + MINUTE
-    fleet.write(lambda tx: tx.put_preview_wire(PreviewWire.DOCUMENTED, at=began))
-    fleet.write(lambda tx: tx.put_preview_wire(PreviewWire.OBSERVED, at=changed))
-    solo = ScopeId("virtual-machine/solo")
-    fleet.write(lambda tx: tx.put_document(solo, republish(tx.document(solo)), at=changed))
-    now = later(changed)
-
-    assert b'"Resources":["solo"]' in seen(fleet, now, "solo", began, version)
-    assert b'"Resources":["_solo"]' in seen(fleet, now, "solo", changed, version)
 
 
 def test_canceled_event_is_gone_from_the_moment_it_was_canceled(

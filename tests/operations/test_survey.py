@@ -78,7 +78,7 @@ def test_every_api_version_is_shown_as_it_is_served(fleet: Store, operator: Cont
     tick(fleet, operator)
     event = fleet.read(lambda reading: reading.events_in_flight()[0])
 
-    shown = fleet.read(lambda reading: show_versions(reading, event.scope_id, operator.now))
+    shown = fleet.read(lambda reading: show_versions(reading, event.scope_id))
 
     assert len(shown) == 7
     assert all(event.event_id.encode() in body for body in shown.values())

@@ -1,22 +1,15 @@
-"""What lies between two moments, and the notice that was given."""
+"""What lies between two moments."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
-from tests.operations.test_foresight import begin, in_flight, tick
+from tests.operations.test_foresight import begin
 
-from forewarn.domain.notice_report import NoticeVerdict
 from forewarn.operations import timelines
 from forewarn.operations.context import Context
-from forewarn.operations.events import (
-    EventOrder,
-    cancel_event,
-    complete_event,
-    create_events,
-    start_event,
-)
-from forewarn.operations.timelines import Timeline, TimelineOrder, read_notice, read_timeline
+from forewarn.operations.events import EventOrder, cancel_event, create_events
+from forewarn.operations.timelines import Timeline, TimelineOrder, read_timeline
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 
@@ -88,29 +81,9 @@ def test_old_events_are_left_out_if_there_are_too_many(
     fleet: Store, operator: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timelines, "MOST_EVENTS", 1)
-    monkeypatch.setattr(timelines, "MOST_REPORTED", 1)
     gone = create(fleet, operator)
     assert not look(fleet, operator, operator.now).is_cut
 
     fleet.write(lambda tx: cancel_event(tx, operator, gone))
 
     assert look(fleet, operator, operator.now).is_cut
-    assert fleet.read(lambda it: read_notice(it, operator.now))[1]
-
-
-def test_report_has_what_ended_or_started_since(
-    fleet: Store, operator: Context, later: Later
-) -> None:
-    begin(fleet, operator)
-    tick(fleet, operator)
-    event = in_flight(fleet)
-    create(fleet, operator)
-    moments = [operator.now + number * MINUTE for number in (1, 2, 3)]
-    fleet.write(lambda tx: start_event(tx, later(moments[0]), event))
-    report, _ = fleet.read(lambda it: read_notice(it, operator.now))
-    assert report.total.verdicts[NoticeVerdict.CUT_SHORT] == 1
-    assert fleet.read(lambda it: read_notice(it, moments[1]))[0].total.events == 0
-
-    fleet.write(lambda tx: complete_event(tx, later(moments[2]), event))
-
-    assert fleet.read(lambda it: read_notice(it, moments[1]))[0].total.events == 1

@@ -16,7 +16,6 @@ from forewarn.domain.topology import VirtualMachine, is_on
 from forewarn.feed.frames import Mark
 from forewarn.feed.mirror import Mirror
 from forewarn.metadata.board import Board, Pages
-from forewarn.protocol.versions import PreviewWire, served_versions
 
 HOSTS = (None, "kvm-1", "kvm-2")
 MACHINES = st.builds(
@@ -48,7 +47,7 @@ class Following:
     host: HostName | None
     token: str
     loop: asyncio.AbstractEventLoop
-    board: Board = field(default_factory=lambda: Board(served_versions(PreviewWire.DOCUMENTED)))
+    board: Board = field(default_factory=Board)
     _stack: ExitStack = field(default_factory=ExitStack)
     _stream: Listening | None = None
 

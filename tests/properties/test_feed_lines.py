@@ -23,7 +23,6 @@ from forewarn.feed.frames import (
     put_lines,
 )
 from forewarn.protocol.document import Document, Event
-from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType, event_id
 
 TEXTS = st.text(max_size=8)
@@ -73,7 +72,6 @@ LINES = (
         feed=TEXTS,
         host=st.none() | TEXTS.map(HostName),
         resumed=st.booleans(),
-        preview_wire=st.sampled_from(PreviewWire),
         heartbeat_seconds=st.floats(0.1, 60),
     )
     | st.builds(

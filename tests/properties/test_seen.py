@@ -26,7 +26,7 @@ from forewarn.operations.safeguards import ApplyOptions
 from forewarn.operations.seen import NotSeenError, see
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.versions import NEWEST, PreviewWire, served_versions
+from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
 
@@ -47,7 +47,7 @@ class Moving(RuleBasedStateMachine):
     def prepare(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.store: Store = open_sqlite(Path(self.folder.name) / "forewarn.db", is_durable=False)
-        self.board = Board(served_versions(PreviewWire.DOCUMENTED))
+        self.board = Board()
         StoreFeed(self.board, self.store).begin()
         self.numbers = count(1)
         self.now = BEGAN

@@ -33,7 +33,7 @@ from tests.waiting import wait_until
 from tests.works import writing
 
 from forewarn.domain.access import ConsoleSession
-from forewarn.storage import backups
+from forewarn.storage import backups, schema
 from forewarn.storage.columns import Kept
 from forewarn.storage.connections import Connector
 from forewarn.storage.copying import COPIED, CopyReport, copy_database
@@ -47,6 +47,7 @@ from forewarn.storage.errors import (
 from forewarn.storage.file_copies import DatabaseFile, NewFile
 from forewarn.storage.postgres_copies import PostgresDatabase
 from forewarn.storage.postgres_session import PostgresAddress
+from forewarn.storage.schema import HEAD
 from forewarn.storage.sqlite import open_sqlite, upgrade
 from forewarn.storage.tables import metadata, scenario_runs, settings
 
@@ -424,14 +425,17 @@ def test_database_of_others_is_refused(source: Path, empty_url: str, tmp_path: P
     assert not (tmp_path / "x").exists()
 
 
-def test_outdated_database_is_refused(source: Path, empty_url: str, postgres_url: str) -> None:
+def test_outdated_database_is_refused(
+    source: Path, empty_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "REVISIONS", ("0050", HEAD))
     with psycopg.connect(postgres_url) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0017'")
+        connection.execute("UPDATE alembic_version SET version_num = '0050'")
     with pytest.raises(DatabaseOutdatedError, match="forewarn db upgrade"):
         to_postgres(source, postgres_url)
 
     with closing(Connector(source, mode="rw").connect()) as connection:
-        connection.driver.execute("UPDATE alembic_version SET version_num = '0017'")
+        connection.driver.execute("UPDATE alembic_version SET version_num = '0050'")
     with pytest.raises(DatabaseOutdatedError, match="forewarn db upgrade"):
         to_postgres(source, empty_url)
     assert tables_in(empty_url) == 0

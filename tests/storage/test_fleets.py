@@ -20,7 +20,6 @@ from forewarn.metadata.board import Board
 from forewarn.metadata.store_feed import StoreFeed
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import SERVER_PAUSE, Reading, Store, StoreUnavailableError, Transaction
-from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.storage.postgres import PostgresStore, open_postgres
 from forewarn.storage.sqlite import SqliteStore, open_sqlite, upgrade
 from forewarn.storage.topology_cache import MOST_KEYS
@@ -267,7 +266,7 @@ def test_write_is_acknowledged_while_the_board_reads_what_others_have_changed(
     postgres_url: str, store: PostgresStore, replica: PostgresStore
 ) -> None:
     store.write(put(fleet_of(machine("a"))))
-    board = Board(served_versions(PreviewWire.DOCUMENTED))
+    board = Board()
     put_up = threading.Event()
 
     def shown(_: StoreChange) -> None:

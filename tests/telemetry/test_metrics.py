@@ -290,7 +290,7 @@ def test_lease_that_is_gained_meanwhile_is_told_whole_or_not_at_all(tmp_path: Pa
     with closing(open_sqlite(tmp_path / "forewarn.db")) as store:
         gained = store.write(lambda tx: tx.next_epoch())
         epochs = chain([0], repeat(gained))
-        export = export_from(store, Tally([]), epochs.__next__)
+        export = export_from(store, Tally(), epochs.__next__)
 
         before, after = export().decode(), export().decode()
 
@@ -302,7 +302,7 @@ def test_lease_that_is_gained_meanwhile_is_told_whole_or_not_at_all(tmp_path: Pa
 
 def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "forewarn.db")
-    tally = Tally(["2020-07-01"])
+    tally = Tally()
     export = export_from(store, tally, lambda: 1)
     tally.polls["2020-07-01"] += 7
     store.close()

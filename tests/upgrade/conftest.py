@@ -1,6 +1,5 @@
 """The databases that migrations have to work on."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,9 +110,7 @@ def _on_server(cluster: Cluster) -> Database:
         dump = run(program, "--schema-only", "--dbname", url)
         # Newer ones begin and end with a random word.
         lines = [line for line in dump.splitlines() if not line.startswith(("--", "\\"))]
-        # Since 18 also NOT NULL has a name, which it keeps when its column gets another.
-        text = re.sub(r"CONSTRAINT \w+ NOT NULL", "NOT NULL", "\n".join(lines))
-        return text.split(";\n")
+        return "\n".join(lines).split(";\n")
 
     def prepare(*, migrate: bool) -> bool:
         return prepare_database(engine, migrate=migrate)

@@ -145,7 +145,3 @@ KEPT_COURSE = {
 def test_json_lies_in_its_column_as_ever(column: Kept[Any], value: object, kept: object) -> None:
     assert json.dumps(column.write(value)) == json.dumps(kept)
     assert column.read(kept) == value
-
-
-def test_course_of_an_earlier_release_holds_only_where_it_failed() -> None:
-    assert CourseColumn.read({}) == Course(hold_all=False)

@@ -8,7 +8,6 @@ from typing import Final
 
 import structlog
 
-from forewarn.bootstrap.start import StartError
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.commit import version_with_commit
 from forewarn.ports.replicas import ReplicaIdentity, Replicas
@@ -18,9 +17,7 @@ from forewarn.settings import Settings
 log = structlog.get_logger()
 
 _BEAT_SECONDS: Final = 1.0
-_WIRE: Final = "preview_wire"
 _COMMON: Final = (
-    _WIRE,
     "notice",
     "speed",
     "executor",
@@ -28,17 +25,6 @@ _COMMON: Final = (
     "document_retention",
 )
 """The settings that should be the same on all replicas of a database."""
-
-
-class DisagreementError(StartError):
-    """Other replicas serve the same database in another way."""
-
-    def __init__(self, setting: str, value: str, other: ReplicaIdentity) -> None:
-        super().__init__(
-            f"Replica {other.name} at {other.address} uses this database with {setting} "
-            f"{other.settings[setting]}, not {value}. "
-            "Use the same value on all replicas, or stop the others first."
-        )
 
 
 @contextmanager
@@ -64,17 +50,13 @@ def introduce(settings: Settings, address: str) -> ReplicaIdentity:
 
 
 def check_agreement(replicas: Replicas) -> None:
-    """Refuse to write documents in another way than the replicas that are serving already.
+    """Log which settings differ from those of the replicas that are serving already.
 
-    Equal incarnations would not mean equal bytes any more. Two that start together have both
-    reported before, so at least one of them sees the other. Whatever else they should agree on is
-    for the leader to apply, and only worth a warning.
+    Two that start together have both reported before, so at least one of them sees the other.
     """
     ours = replicas.itself.settings
     for theirs in (other.identity for other in replicas.call_roll().present):
         differing = {name for name in ours if theirs.settings.get(name, ours[name]) != ours[name]}
-        if _WIRE in differing:
-            raise DisagreementError(_WIRE, ours[_WIRE], theirs)
         if differing:
             log.warning(
                 "settings_differ",

@@ -48,7 +48,6 @@ from forewarn.ports.notifier import Notifier
 from forewarn.ports.replicas import Replicas
 from forewarn.ports.runner import Assigner
 from forewarn.ports.store import Store, Transaction
-from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Performance, Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import Settings
@@ -94,7 +93,7 @@ def assemble(
     """
     clock = beginning.clock
     context = _make_context(settings, clock, outside)
-    store_feed, showings = _follow(store, clock, settings)
+    store_feed, showings = _follow(store, clock)
     board = store_feed.board
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.look_again)
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
@@ -110,7 +109,7 @@ def assemble(
         store=store,
         board=board,
         store_feed=store_feed,
-        hub=_tell_followers(board, settings),
+        hub=_tell_followers(board),
         clock=clock,
         faults=faults,
         journal=MemoryJournal(clock, SystemClock()),
@@ -123,7 +122,7 @@ def assemble(
         showings=showings,
         notifiers=outside.notifications.notifiers,
         event_log=event_log,
-        tally=Tally(board.versions),
+        tally=Tally(),
         token=beginning.token,
         supervisor=supervisor or Supervisor(),
         replicas=SoleReplica(store, introduce(settings, ""), now=SystemClock().now),
@@ -217,16 +216,16 @@ class Replica:
         return MetadataServer(answering, listeners)
 
 
-def _follow(store: Store, clock: Clock, settings: Settings) -> tuple[StoreFeed, Showings]:
+def _follow(store: Store, clock: Clock) -> tuple[StoreFeed, Showings]:
     """Have a board show what *store* has; it is the first that hears of a change."""
     showings = Showings(store, clock)
-    feed = StoreFeed(Board(served_versions(settings.preview_wire)), store, showings.note)
+    feed = StoreFeed(Board(), store, showings.note)
     feed.begin()
     return feed, showings
 
 
-def _tell_followers(board: Board, settings: Settings) -> Hub:
-    hub = Hub(board, preview_wire=settings.preview_wire)
+def _tell_followers(board: Board) -> Hub:
+    hub = Hub(board)
     board.listen(hub.note)
     return hub
 

@@ -239,7 +239,6 @@ def _make_fronts(replica: Replica, listeners: Listeners, server: MetadataServer)
             trust_path=settings.trust_path,
             trusted_proxies=settings.trusted_proxies,
             proxy_secret=settings.proxy_secret or "",
-            preview_wire=settings.preview_wire,
             log_format=settings.log_format,
             log_level=settings.log_level,
         )

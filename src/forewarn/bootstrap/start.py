@@ -14,7 +14,6 @@ import structlog
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.access import ADMIN
 from forewarn.domain.names import name_key
-from forewarn.domain.publication import republish
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.files.fleet import (
     Fleet,
@@ -37,7 +36,6 @@ from forewarn.ports.entries import Actor
 from forewarn.ports.store import Store, StoreError, Transaction
 from forewarn.private_files import UnsafeFileError, read_secret, write_secret
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
@@ -124,7 +122,7 @@ def read_declaration(path: Path) -> FleetDeclaration:
 
 
 def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> StartingPoint:
-    """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
+    """Take over *store*: its clock, the declared fleet and the lease, or nothing."""
     remarks: Sequence[str] = ()
     if fleet is not None:
         fleet, remarks = store.read(partial(leave_moved, fleet=fleet))
@@ -177,7 +175,6 @@ def _begin(
     plan: FleetPlan | None,
 ) -> StartingPoint:
     clock = _take_over_clock(tx, settings, now)
-    _take_over_wire(tx, settings.preview_wire, clock.now())
     context = _context(settings, clock.now(), now)
     is_restored = take_over_backup(tx, context)
     change = FleetChange() if fleet is None else _apply(tx, context, fleet, plan)
@@ -241,17 +238,6 @@ def _take_over_clock(tx: Transaction, settings: Settings, now: datetime) -> Cloc
     start = datetime.fromisoformat(stored) if stored else now.replace(microsecond=0)
     tx.put_setting("virtual_now", start.isoformat())
     return VirtualClock(start)
-
-
-def _take_over_wire(tx: Transaction, preview_wire: PreviewWire, now: datetime) -> None:
-    known = tx.setting("preview_wire")
-    # Equal incarnations mean equal bytes, so another way of writing them needs new numbers.
-    if known is not None and known != preview_wire:
-        for scope_id, document in tx.documents().items():
-            tx.put_document(scope_id, republish(document), at=now)
-    if known != preview_wire:
-        tx.put_setting("preview_wire", preview_wire)
-        tx.put_preview_wire(preview_wire, at=now)
 
 
 def _check_default_vm(tx: Transaction, name: str) -> None:

@@ -100,7 +100,7 @@ class _Look:
 def show_event(visit: Visit) -> Page:
     """Show one event."""
     wanted, now = _wanted(visit), visit.now
-    found = visit.read(lambda reading: _look(reading, wanted, now))
+    found = visit.read(lambda reading: _look(reading, wanted))
     reasons = explain_event_to(visit.caller, wanted).reasons
     event, rules = found.event, visit.caller.context().rules
     lasts = likely_impact(event, is_simulated=rules.is_simulated, speed=rules.speed)
@@ -125,7 +125,7 @@ def _wanted(visit: Visit) -> EventId:
     return event_id(visit.path_values["event_id"])
 
 
-def _look(reading: Reading, wanted: EventId, now: datetime) -> _Look:
+def _look(reading: Reading, wanted: EventId) -> _Look:
     event = find_event(reading, wanted)
     # An event of long ago may have outlived its scope.
     scope = reading.topology().scopes.get(event.scope_id)
@@ -138,7 +138,7 @@ def _look(reading: Reading, wanted: EventId, now: datetime) -> _Look:
         resources=_resources(reading, event, policy),
         maintenance=reading.maintenance(maintenance_id) if maintenance_id else None,
         partners=_count_partners(reading, event),
-        documents=_documents(reading, event, now) if scope else (),
+        documents=_documents(reading, event) if scope else (),
         incarnation=reading.document(event.scope_id).document_incarnation,
     )
 
@@ -172,9 +172,9 @@ def _count_partners(reading: Reading, event: ScheduledEvent) -> int:
     )
 
 
-def _documents(reading: Reading, event: ScheduledEvent, now: datetime) -> tuple[ShownDocument, ...]:
+def _documents(reading: Reading, event: ScheduledEvent) -> tuple[ShownDocument, ...]:
     """Return the documents of its scope, the newest api-version first."""
-    shown = show_versions(reading, event.scope_id, now)
+    shown = show_versions(reading, event.scope_id)
     return tuple(
         ShownDocument(
             version=version,

@@ -56,7 +56,6 @@ SECTIONS: Final = (
     Section("Fleet", "/fleet"),
     Section("Timeline", "/timeline"),
     Section("Maintenances", "/maintenances"),
-    Section("Notice report", "/notice"),
     Section("Notifications", "/notifications"),
     Section("Audit", "/audit", Role.ADMIN),
     Section("Tokens", "/tokens", Role.ADMIN),

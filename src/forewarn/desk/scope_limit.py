@@ -325,7 +325,6 @@ class LimitedReading:
     documents = _part(Reading.documents, _Scopes.by_scope)
     document_at = _only(Reading.document_at, _Scopes.covers, lambda _: FIRST_DOCUMENT)
     memberships = _part(Reading.memberships, _Scopes.memberships)
-    preview_wires = _whole(Reading.preview_wires)
     showing = _whole(Reading.showing)
     last_polled_at = _only(Reading.last_polled_at, _Scopes.covers, lambda _: None)
     last_polls = _part(Reading.last_polls, _Scopes.by_vm)
@@ -368,5 +367,5 @@ class LimitedTransaction(LimitedReading):
     put_session = remove_session = prune_sessions = _refused
     put_polls = put_showings = prune_showings = _refused
     put_polled_at = next_epoch = check_epoch = _refused
-    remove_memberships = remove_documents = put_memberships = put_preview_wire = _refused
+    remove_memberships = remove_documents = put_memberships = _refused
     prune_notifications = prune_answers = put_gate_answers = _refused

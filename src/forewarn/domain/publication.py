@@ -28,8 +28,8 @@ def publish(document: Document, events: Iterable[ScheduledEvent]) -> Document:
 def republish(document: Document, *, above: int = 0) -> Document:
     """Return the same events under a new incarnation, higher than *above* too.
 
-    For changes that are not in the events: another way of writing them, or a virtual machine that
-    joins and must not read a number again that its old scope has shown it.
+    For a restored backup, and for a virtual machine that joins: neither may show a number again
+    that has been read already.
     """
     incarnation = max(document.document_incarnation, above) + 1
     return replace(document, document_incarnation=incarnation)

@@ -24,7 +24,7 @@ from forewarn.domain.topology import (
 )
 from forewarn.protocol.document import Document, read_document, write_document
 from forewarn.protocol.errors import ForewarnError, ProtocolError
-from forewarn.protocol.versions import NEWEST, PreviewWire
+from forewarn.protocol.versions import NEWEST
 
 T = TypeVar("T")
 
@@ -56,7 +56,6 @@ class Hello:
     feed: str
     host: HostName | None = None
     resumed: bool = False
-    preview_wire: PreviewWire = PreviewWire.DOCUMENTED
     heartbeat_seconds: float
 
 
@@ -146,7 +145,6 @@ def _write(line: FeedLine) -> dict[str, object]:
                 "feed": line.feed,
                 "host": line.host,
                 "resumed": line.resumed,
-                "preview_wire": line.preview_wire,
                 "heartbeat_seconds": line.heartbeat_seconds,
             }
         case Put():
@@ -212,7 +210,6 @@ def _read_hello(content: Mapping[str, Any]) -> Hello:
         feed=_text(content["feed"]),
         host=None if host is None else HostName(_text(host)),
         resumed=bool(content["resumed"]),
-        preview_wire=PreviewWire(content["preview_wire"]),
         heartbeat_seconds=heartbeat,
     )
 

@@ -27,7 +27,6 @@ class FrontOrder:
     trust_path: bool
     trusted_proxies: tuple[str, ...]
     proxy_secret: str
-    preview_wire: str
     log_format: str
     log_level: str
 

@@ -26,7 +26,6 @@ from forewarn.feed.host_index import HostIndex
 from forewarn.feed.recent import MOST_REMEMBERED, Recent, Trace, trace
 from forewarn.feed.subscriptions import Following, Subscription
 from forewarn.ports.board import BoardReading, Posting
-from forewarn.protocol.versions import PreviewWire
 
 HEARTBEAT_SECONDS: Final = 5.0
 """How long a front hears nothing at most."""
@@ -58,14 +57,12 @@ class Hub:
         self,
         board: BoardReading,
         *,
-        preview_wire: PreviewWire = PreviewWire.DOCUMENTED,
         heartbeats: tuple[float, float] = (HEARTBEAT_SECONDS, RELAY_HEARTBEAT_SECONDS),
         most_remembered: int = MOST_REMEMBERED,
     ) -> None:
         self.feed: Final = secrets.token_hex(8)
         """What tells the sequences of this run from those of others."""
         self._board = board
-        self._preview_wire = preview_wire
         self._heartbeats = heartbeats
         self._noting = Lock()
         """For as long as it takes to count; the lock below may be held for longer."""
@@ -181,7 +178,6 @@ class Hub:
                 feed=self.feed,
                 host=subscription.host,
                 resumed=resumed,
-                preview_wire=self._preview_wire,
                 heartbeat_seconds=self._heartbeat_of(subscription),
             )
         )

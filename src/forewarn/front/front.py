@@ -57,7 +57,7 @@ class Front:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._is_whole = asyncio.Event()
-        tally = Tally(board.versions)
+        tally = Tally()
         self._notes = Notes(upstream, tally, time.monotonic, is_prompt=is_prompt)
         self.mirror: Final = Mirror(board, self._loop)
         self.failure: ForewarnError | None = None

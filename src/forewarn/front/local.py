@@ -21,7 +21,6 @@ from forewarn.feed.upstream import Upstream
 from forewarn.front.front import Front
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identifier
-from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.telemetry.logs import configure_logging
 
 
@@ -34,7 +33,7 @@ def main() -> None:
 
 
 async def _run(order: FrontOrder) -> None:
-    board = Board(served_versions(PreviewWire(order.preview_wire)))
+    board = Board()
     identity = Identifier(
         board,
         default_vm=order.default_vm,

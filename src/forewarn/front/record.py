@@ -9,7 +9,6 @@ from forewarn.feed.frames import FeedLine, Hello, Mark, decode_line
 from forewarn.feed.mirror import Mirror
 from forewarn.metadata.board import Pages
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.versions import PreviewWire
 
 
 class ForeignStateError(ForewarnError):
@@ -20,14 +19,6 @@ class ForeignStateError(ForewarnError):
             f"{path} belongs to the host {kept}, but the token is for {told}; remove the file, or "
             "set another state_dir."
         )
-
-
-class WireChangedError(ForewarnError):
-    """A server that shows api-version 2017-03-01 in another way than this process can."""
-
-    def __init__(self, preview_wire: PreviewWire) -> None:
-        super().__init__(f"The setting preview_wire of the server is now {preview_wire}.")
-        self.preview_wire = preview_wire
 
 
 class FeedRecord:
@@ -41,26 +32,19 @@ class FeedRecord:
         self._is_at_mark = bool(self.lines) and isinstance(self.lines[-1], Mark)
         """Whether the last line was a mark: then all is shown that was told."""
 
-    @property
-    def preview_wire(self) -> PreviewWire | None:
-        """The wire of the server that was followed last."""
-        return None if self._hello is None else self._hello.preview_wire
-
-    def keep(self, mirror: Mirror[Pages], wire: PreviewWire, text: bytes, line: FeedLine) -> None:
+    def keep(self, mirror: Mirror[Pages], text: bytes, line: FeedLine) -> None:
         """Have *line*, which is *text*, on disk before *mirror* shows what it says."""
         if self._is_at_mark and self._file.needs_rewriting:
             self._file.rewrite(mirror.lines())
         self._is_at_mark = isinstance(line, Mark)
         if isinstance(line, Hello):
-            self._check(line, wire)
+            self._check(line)
             self._hello = line
             if line.resumed:  # and goes on where the file ends
                 return
         self._file.keep(text, is_mark=self._is_at_mark)
 
-    def _check(self, hello: Hello, preview_wire: PreviewWire) -> None:
+    def _check(self, hello: Hello) -> None:
         known = self._hello
         if known is not None and name_key(known.host or "") != name_key(hello.host or ""):
             raise ForeignStateError(self._file.path, known.host, hello.host)
-        if hello.preview_wire is not preview_wire:
-            raise WireChangedError(hello.preview_wire)

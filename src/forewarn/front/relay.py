@@ -1,10 +1,9 @@
-"""`python -m forewarn.front.relay SETTINGS [WIRE]`: the process that `forewarn relay` becomes.
+"""`python -m forewarn.front.relay SETTINGS`: the process that `forewarn relay` becomes.
 
 It is a front that follows a server elsewhere, for one host, and remembers what it was told.
 """
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -24,13 +23,12 @@ from forewarn.feed.frames import FeedLineError
 from forewarn.feed.upstream import Upstream, UpstreamRefusedError
 from forewarn.front.front import Front
 from forewarn.front.listeners import open_listeners
-from forewarn.front.record import FeedRecord, WireChangedError
+from forewarn.front.record import FeedRecord
 from forewarn.front.settings import RelaySettings
 from forewarn.front.upstreams import open_upstream
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identifier
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.systemd import SystemdNotifier
 from forewarn.telemetry.logs import configure_logging
 from forewarn.transport.requests import MisnamedError, PlainServerError, UntrustedError
@@ -62,59 +60,48 @@ class RelayError(ForewarnError):
 
 def main() -> None:
     """Run a relay until it is told to stop, or say why it cannot."""
-    word, *wires = sys.argv[1:]
-    settings = RelaySettings.decode(word)
+    settings = RelaySettings.decode(sys.argv[1])
     configure_logging(settings.log_format, settings.log_level)
     try:
-        _run(settings, PreviewWire(wires[0]) if wires else None)
-    except WireChangedError as change:
-        again = (sys.executable, "-P", "-m", "forewarn.front.relay", word, change.preview_wire)
-        os.execv(sys.executable, again)  # noqa: S606 - no shell is wanted
+        _run(settings)
     except ForewarnError as error:
         print(f"forewarn: {error}", file=sys.stderr)  # noqa: T201 - as every command says it
         sys.exit(1)
 
 
-def _run(settings: RelaySettings, preview_wire: PreviewWire | None) -> None:
-    """Serve the virtual machines of this host until stopped.
-
-    Without a *preview_wire*, it is that of the server that was followed last.
-    """
+def _run(settings: RelaySettings) -> None:
+    """Serve the virtual machines of this host until stopped."""
     upstream = open_upstream(settings.server, settings.token_file, settings.ca_file)
     with ExitStack() as stack:
         record = FeedRecord(stack.enter_context(FeedFile(settings.state_dir)))
         listeners = [stack.enter_context(each) for each in open_listeners(settings)]
-        wire = preview_wire or record.preview_wire or PreviewWire.DOCUMENTED
         with asyncio.Runner() as runner:
-            runner.run(_serve(settings, upstream, record, wire, listeners))
+            runner.run(_serve(settings, upstream, record, listeners))
 
 
 async def _serve(
     settings: RelaySettings,
     upstream: Upstream,
     record: FeedRecord,
-    wire: PreviewWire,
     listeners: list[socket],
 ) -> None:
-    await Relay(settings, upstream, record, wire).serve(listeners)
+    await Relay(settings, upstream, record).serve(listeners)
 
 
 class Relay:
     """A front that is fed from its *record* first, and from the server as soon as that is there."""
 
-    def __init__(
-        self, settings: RelaySettings, upstream: Upstream, record: FeedRecord, wire: PreviewWire
-    ) -> None:
+    def __init__(self, settings: RelaySettings, upstream: Upstream, record: FeedRecord) -> None:
         self._settings = settings
         self._record = record
-        self._board = board = Board(served_versions(wire))
+        self._board = board = Board()
         board.is_whole = False
         self._front = Front(
             upstream,
             board,
             Identifier(board),
             is_prompt=False,
-            keep=lambda text, line: record.keep(self._front.mirror, wire, text, line),
+            keep=lambda text, line: record.keep(self._front.mirror, text, line),
             troubled=self._give_up,
         )
 

@@ -50,6 +50,7 @@ from forewarn.ports.store import StoreUnavailableError
 from forewarn.ports.verbs import Verbs
 from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
+from forewarn.protocol.versions import VERSIONS_BY_NAME
 from forewarn.protocol.vocabulary import SCHEDULED_EVENTS_PATH, EventId, event_id
 
 _log = structlog.get_logger(__name__)
@@ -82,7 +83,7 @@ class MetadataApp:
         self._identity = identity
         self._verbs = verbs
         self._polled = polled
-        self._tally = tally or Tally(board.versions)
+        self._tally = tally or Tally()
         self._polls = self._tally.polls
         self._faults = faults
         self._faulty = Faulty(faults, board)
@@ -264,7 +265,7 @@ class MetadataApp:
     async def _request_start(self, request: MetadataRequest) -> MetadataAnswer:
         body = await read_body(request)
         name = (request.parameters or {}).get("api-version", "")
-        version = self._board.versions.get(name)
+        version = VERSIONS_BY_NAME.get(name)
         if version is None or version.metadata_header_on_post:
             require_header(request)
         self._require_version(request)
@@ -281,7 +282,7 @@ class MetadataApp:
 
     async def _list_versions(self, request: MetadataRequest) -> MetadataAnswer:
         await self._require_caller(request)
-        return answer_json({"apiVersions": list(self._board.versions)})
+        return answer_json({"apiVersions": list(VERSIONS_BY_NAME)})
 
     async def _describe_instance(self, request: MetadataRequest) -> MetadataAnswer:
         require_header(request)
@@ -338,7 +339,7 @@ class MetadataApp:
 
     def _require_version(self, request: MetadataRequest) -> str:
         name = require_dated_version(request)["api-version"]
-        if name not in self._board.versions:
+        if name not in VERSIONS_BY_NAME:
             raise MetadataRefusedError(Refusal.API_VERSION_UNKNOWN)
         return name
 

@@ -28,7 +28,7 @@ from forewarn.metadata.register import Register
 from forewarn.metadata.waiting import Waiters
 from forewarn.ports.board import Posting
 from forewarn.protocol.document import Document, encode_document
-from forewarn.protocol.versions import NEWEST, ApiVersion
+from forewarn.protocol.versions import NEWEST, VERSIONS_BY_NAME, ApiVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,7 @@ Pages: TypeAlias = Mapping[str, PrintedDocument]
 class Board:
     """What every delivery scope is shown, and who is in it."""
 
-    def __init__(self, versions: Mapping[str, ApiVersion]) -> None:
-        self.versions = versions
+    def __init__(self) -> None:
         self.waiters = Waiters()
         self._print_empty = lru_cache(maxsize=1024)(self._print_one_for_all)
         self._first_pages = self.print(FIRST_DOCUMENT)
@@ -213,7 +212,7 @@ class Board:
             return self._print_empty(document.document_incarnation)
         printed: dict[object, PrintedDocument] = {}
         pages: dict[str, PrintedDocument] = {}
-        for name, version in self.versions.items():
+        for name, version in VERSIONS_BY_NAME.items():
             look = _look(document, version)
             if look not in printed:
                 printed[look] = print_page(document, version)
@@ -222,13 +221,13 @@ class Board:
 
     def _print_one_for_all(self, document_incarnation: int) -> Pages:
         empty = Document(document_incarnation=document_incarnation)
-        return dict.fromkeys(self.versions, print_page(empty, NEWEST))
+        return dict.fromkeys(VERSIONS_BY_NAME, print_page(empty, NEWEST))
 
 
 def _look(document: Document, version: ApiVersion) -> object:
     # Versions that show this document alike share its bytes.
     shown = tuple(event.event_type in version.event_types for event in document.events)
-    return version.fields, version.not_before, version.underscored_names, shown
+    return version.fields, version.not_before, shown
 
 
 def print_page(document: Document, version: ApiVersion) -> PrintedDocument:

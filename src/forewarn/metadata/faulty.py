@@ -26,6 +26,7 @@ from forewarn.metadata.faulty_documents import ALTERATIONS, alter_document
 from forewarn.metadata.waiting import first_of
 from forewarn.ports.faults import Faults
 from forewarn.protocol.document import write_document
+from forewarn.protocol.versions import VERSIONS_BY_NAME
 
 _DRIP_SECONDS: Final = 0.01
 """How soon one drop follows another at most: shorter pauses would cost more than they take."""
@@ -69,7 +70,7 @@ class Faulty:
         if nothing is not None:
             return nothing
         document = self._faults.show(vm.name, self._board.document(vm))
-        api_version = self._board.versions[version]
+        api_version = VERSIONS_BY_NAME[version]
         taken = {kind: self._faults.take(vm.name, kind) for kind in ALTERATIONS}
         altering = {kind: fault for kind, fault in taken.items() if fault is not None}
         if altering:

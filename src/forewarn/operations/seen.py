@@ -1,12 +1,11 @@
 """The time machine: the bytes that a virtual machine could read at a moment gone by.
 
-They follow from what is stored: the documents of each scope, who was in which scope from when on,
-and how the oldest api-version was written. What nobody may ask for any more is forgotten.
+They follow from what is stored: the documents of each scope, and who was in which scope from when
+on. What nobody may ask for any more is forgotten.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import takewhile
 
 from forewarn.domain.errors import ConflictError, InvalidError, UnknownVirtualMachineError, says
 from forewarn.domain.names import ScopeId
@@ -14,7 +13,7 @@ from forewarn.operations.context import Context
 from forewarn.ports.entries import DocumentKey, MembershipKey, Showing
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.document import encode_document
-from forewarn.protocol.versions import PreviewWire, served_versions
+from forewarn.protocol.versions import VERSIONS_BY_NAME
 
 _FORGOTTEN_BEFORE = "documents_forgotten_before"
 
@@ -48,19 +47,17 @@ def see(
     *pending* are showings that are not in the store yet.
     """
     _check_moment(reading, context, at)
-    versions = served_versions(_preview_wire_at(reading, at))
-    if api_version not in versions:
-        raise UnknownApiVersionError(api_version, versions)
+    if api_version not in VERSIONS_BY_NAME:
+        raise UnknownApiVersionError(api_version, VERSIONS_BY_NAME)
     moment = _as_recorded(reading, at, pending)
     document = reading.document_at(_scope_at(reading, vm, moment), moment)
-    return encode_document(document, versions[api_version])
+    return encode_document(document, VERSIONS_BY_NAME[api_version])
 
 
-def show_versions(reading: Reading, scope_id: ScopeId, at: datetime) -> Mapping[str, bytes]:
-    """Return exactly what *scope_id* is shown at the moment *at*, in each api-version."""
+def show_versions(reading: Reading, scope_id: ScopeId) -> Mapping[str, bytes]:
+    """Return exactly what *scope_id* is shown, in each api-version."""
     document = reading.document(scope_id)
-    versions = served_versions(_preview_wire_at(reading, at))
-    return {name: encode_document(document, version) for name, version in versions.items()}
+    return {name: encode_document(document, version) for name, version in VERSIONS_BY_NAME.items()}
 
 
 def _as_recorded(reading: Reading, at: datetime, pending: Iterable[Showing]) -> datetime:
@@ -129,11 +126,6 @@ def _scope_at(reading: Reading, vm: str, at: datetime) -> ScopeId:
             f"{vm} was not in the fleet at {_say(at)}; it left the fleet at {_say(current.since)}."
         )
     return current.scope_id
-
-
-def _preview_wire_at(reading: Reading, at: datetime) -> PreviewWire:
-    until_then = takewhile(lambda known: known[0] <= at, reading.preview_wires())
-    return max(until_then, default=(at, PreviewWire.DOCUMENTED))[1]
 
 
 def _say(moment: datetime) -> str:

@@ -8,7 +8,6 @@ from typing import Final
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import ScopeId, name_key
-from forewarn.domain.notice_report import NoticeReport, report_notice
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
@@ -19,8 +18,6 @@ from forewarn.protocol.vocabulary import EventType
 
 MOST_EVENTS: Final = 1_000
 """How many events that have ended a timeline looks at: the newest."""
-MOST_REPORTED: Final = 2_000
-"""How many of them a report looks at."""
 _MOST_SCOPES: Final = 50
 """How many scopes the store is asked for by name; more are looked for in all that it has."""
 
@@ -71,22 +68,6 @@ def read_timeline(reading: Reading, context: Context, wanted: TimelineOrder) -> 
         topology=reading.topology(),
         is_cut=len(ended) == MOST_EVENTS,
     )
-
-
-def read_notice(reading: Reading, since: datetime) -> tuple[NoticeReport, bool]:
-    """Return what became of the notice of events since then, and whether older ones are left out.
-
-    These are the events that ended since then, and those that started and have not ended.
-    """
-    ended = reading.events(ended=(since, None), limit=MOST_REPORTED)
-    running = (
-        event
-        for event in reading.events_in_flight()
-        if event.started_at is not None and event.started_at >= since
-    )
-    scopes = reading.topology().scopes
-    policies = {scope_id: scope.policy for scope_id, scope in scopes.items()}
-    return report_notice((*ended, *running), policies), len(ended) == MOST_REPORTED
 
 
 def _scope_ids(reading: Reading, part: str) -> tuple[ScopeId, ...] | None:

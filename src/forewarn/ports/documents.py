@@ -7,7 +7,6 @@ from typing import Protocol
 from forewarn.domain.names import ScopeId
 from forewarn.ports.entries import DocumentKey, Showing
 from forewarn.protocol.document import Document
-from forewarn.protocol.versions import PreviewWire
 
 
 class DocumentReading(Protocol):
@@ -25,9 +24,6 @@ class DocumentReading(Protocol):
     def superseded_documents(self, before: datetime, *, limit: int) -> tuple[DocumentKey, ...]:
         """Return documents that nobody could read at *before* or later: newer ones were there."""
 
-    def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
-        """Return which account of 2017-03-01 was served from when on, oldest first."""
-
     def showing(self, at: datetime) -> Showing | None:
         """Return the last one that was recorded at *at* or before."""
 
@@ -38,8 +34,6 @@ class DocumentWriting(DocumentReading, Protocol):
     def put_document(self, scope_id: ScopeId, /, document: Document, *, at: datetime) -> None: ...
 
     def remove_documents(self, documents: Iterable[DocumentKey]) -> None: ...
-
-    def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None: ...
 
     def put_showings(self, showings: Iterable[Showing]) -> None: ...
 

@@ -5,7 +5,9 @@ Whoever exports the figures comes and reads them; nothing here knows of that.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+from forewarn.protocol.versions import VERSIONS_BY_NAME
 
 
 class Distribution:
@@ -30,8 +32,8 @@ class Distribution:
 class Tally:
     """What the metadata endpoint has answered. Its event loop counts; others only read."""
 
-    def __init__(self, versions: Iterable[str]) -> None:
-        self.polls = dict.fromkeys(versions, 0)
+    def __init__(self) -> None:
+        self.polls = dict.fromkeys(VERSIONS_BY_NAME, 0)
         """GETs of the document, by api-version."""
         self.posts = 0
         """POSTs, whatever came of them."""

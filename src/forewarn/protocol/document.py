@@ -24,7 +24,6 @@ from forewarn.protocol.vocabulary import (
     EventType,
     ResourceType,
     event_id,
-    role_of,
 )
 
 
@@ -120,12 +119,6 @@ def read_document(content: Mapping[str, Any]) -> Document:
     )
 
 
-def _write_resources(event: Event, version: ApiVersion) -> list[str]:
-    if not version.underscored_names:
-        return list(event.resources)
-    return [name if role_of(name) else f"_{name}" for name in event.resources]
-
-
 def _write_not_before(event: Event, version: ApiVersion) -> str:
     if event.event_status == EventStatus.STARTED or event.not_before is None:
         return ""
@@ -137,7 +130,7 @@ _WRITERS: Final[Mapping[str, Callable[[Event, ApiVersion], object]]] = {
     "EventStatus": lambda event, _: event.event_status,
     "EventType": lambda event, _: event.event_type,
     "ResourceType": lambda event, _: event.resource_type,
-    "Resources": _write_resources,
+    "Resources": lambda event, _: list(event.resources),
     "NotBefore": _write_not_before,
     "Description": lambda event, _: event.description,
     "EventSource": lambda event, _: event.event_source or EventSource.PLATFORM,

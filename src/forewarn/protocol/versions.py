@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from forewarn.protocol.vocabulary import EventType
@@ -16,13 +16,6 @@ class DateForm(Enum):
     RFC_1123 = "Mon, 19 Sep 2016 18:29:47 GMT"
 
 
-class PreviewWire(StrEnum):
-    """Which account of 2017-03-01 to serve: compatibility.md#2017-03-01."""
-
-    DOCUMENTED = "documented"
-    OBSERVED = "observed"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersion:
     """What one api-version has, and how it differs from its neighbours."""
@@ -31,7 +24,6 @@ class ApiVersion:
     fields: tuple[str, ...]
     event_types: frozenset[EventType | str]
     not_before: DateForm = DateForm.RFC_1123
-    underscored_names: bool = False
     metadata_header_on_post: bool = True
 
 
@@ -66,21 +58,13 @@ API_VERSIONS: Final = (
     ApiVersion(name="2019-08-01", fields=_WITH_SOURCE, event_types=_WITH_TERMINATE),
     ApiVersion(name="2020-07-01", fields=_WITH_DURATION, event_types=_WITH_TERMINATE),
 )
-"""Oldest first, 2017-03-01 as documented."""
+"""Oldest first."""
+
+VERSIONS_BY_NAME: Final[Mapping[str, ApiVersion]] = {each.name: each for each in API_VERSIONS}
 
 NEWEST: Final = API_VERSIONS[-1]
 
 _WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
-def served_versions(preview_wire: PreviewWire) -> Mapping[str, ApiVersion]:
-    """Return the table by name, with 2017-03-01 as *preview_wire* asks."""
-    versions = {version.name: version for version in API_VERSIONS}
-    if preview_wire is PreviewWire.OBSERVED:
-        versions["2017-03-01"] = replace(
-            versions["2017-03-01"], not_before=DateForm.RFC_1123, underscored_names=True
-        )
-    return versions
 
 
 def is_well_formed(name: str) -> bool:

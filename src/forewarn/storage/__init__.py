@@ -15,5 +15,6 @@ StoreError                        (declared by the port)
   ├ BackupRefusedError            a copy would replace what it must not
   ├ CopyRefusedError              it cannot be copied, or is not empty
   ├ DatabaseOutdatedError         an older release made it
+  ├ DatabaseUnreleasedError       a version that was never released made it
   └ DatabaseTooNewError           a newer release made it, and no longer works beside this one
 """

@@ -148,8 +148,7 @@ def _fields_reader(shape: Any) -> Callable[[Any], Any]:
 
     def read(kept: Mapping[str, Any]) -> Any:
         if shape is Course:
-            # Before there was a choice, a failure held only its own scopes.
-            kept = {"hold_all": False, **kept, "calendar": kept}
+            kept = {**kept, "calendar": kept}
         return shape(**{name: readers[name](kept[name]) for name in readers if name in kept})
 
     return read

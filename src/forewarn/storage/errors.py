@@ -52,16 +52,6 @@ class DatabaseUrlError(DatabaseError):
     url: str
 
 
-@says(
-    "The database cannot be upgraded while maintenance is under way ({number} started events and "
-    "host operations). Start the previous release, let them end, then upgrade."
-)
-class UpgradeTooEarlyError(DatabaseError):
-    """An upgrade that would forget what is being done outside."""
-
-    number: int
-
-
 @says("PostgreSQL needs psycopg; run: pip install forewarn[postgres]")
 class PostgresMissingError(DatabaseError):
     """An install that cannot speak to PostgreSQL."""
@@ -129,6 +119,17 @@ class DatabaseTooNewError(DatabasePlaceError):
             "created it, or a newer one",
         )
         self.revision = revision
+
+
+class DatabaseUnreleasedError(DatabasePlaceError):
+    """A version that was never released made it."""
+
+    def __init__(self, place: DatabasePlace, revision: str) -> None:
+        super().__init__(
+            place,
+            f"has schema {revision} of an unreleased version, which cannot be upgraded; export the "
+            "fleet with that version (`forewarn fleet export`), and use a new database",
+        )
 
 
 class CopyRefusedError(DatabasePlaceError):

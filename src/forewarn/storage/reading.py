@@ -38,7 +38,6 @@ from forewarn.ports.entries import (
 )
 from forewarn.ports.fleet import PreparedTopology
 from forewarn.protocol.document import Document
-from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.fleet import StoredTopology, prepare_topology
@@ -268,11 +267,6 @@ class SqlReading:
         values = {"before": before, "limit": limit}
         rows = self._connection.execute(statements.SUPERSEDED_MEMBERSHIPS, values)
         return tuple((vm, since) for vm, since in rows)
-
-    def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
-        """Return which account of 2017-03-01 was served from when on, oldest first."""
-        rows = self._connection.execute(statements.PREVIEW_WIRES)
-        return tuple((since, wire) for since, wire in rows)
 
     def soaks(self) -> dict[ScopeId, datetime]:
         """Return until when scopes are left alone after a step, some of which may be over."""

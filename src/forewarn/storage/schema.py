@@ -36,17 +36,21 @@ from forewarn.storage.errors import (
     DatabasePlace,
     DatabasePlaceError,
     DatabaseTooNewError,
+    DatabaseUnreleasedError,
     DatabaseUnusableError,
     NotADatabaseError,
 )
 from forewarn.storage.tables import LOCK_ROW, audit, ledger, metadata, settings, write_lock
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 23))
-"""Every migration, oldest first; a test compares it with the scripts."""
+REVISIONS: Final = ("0100",)
+"""Every migration, oldest first; a test compares it with the scripts.
+
+Lower numbers are those of versions that were never released.
+"""
 
 HEAD: Final = REVISIONS[-1]
 
-WORKS_WITH: Final = "0022"
+WORKS_WITH: Final = "0100"
 """The oldest release, by its newest migration, that can use a database of this one.
 
 Every database says so, that replicas of both can share it during an upgrade. A migration which
@@ -82,6 +86,7 @@ _APPEND_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """What keeps the records as they were written, whoever has the database open, by engine."""
+SCRIPTS: Final = "forewarn.storage:migrations"
 WORKS_WITH_NAME: Final = "schema_works_with"
 _ATTEMPTS: Final = 4
 _RACES: Final = frozenset({"23505", "40P01", "42P07", "42710", "42723"})
@@ -108,8 +113,15 @@ class SchemaState:
         """Whether this release cannot use it."""
         return self._is_newer and not self.is_current
 
+    @property
+    def is_unreleased(self) -> bool:
+        """Whether it was made by a version that was never released."""
+        return self.revision is not None and self.revision < REVISIONS[0]
+
     def require_usable(self, place: DatabasePlace) -> None:
         """Refuse the database at *place* if this release can neither use nor upgrade it."""
+        if self.is_unreleased:
+            raise DatabaseUnreleasedError(place, str(self.revision))
         if self.is_too_new:
             raise DatabaseTooNewError(place, str(self.revision))
 
@@ -121,7 +133,7 @@ class SchemaState:
 
     @property
     def _is_newer(self) -> bool:
-        return self.revision not in {None, *REVISIONS}
+        return not self.is_unreleased and self.revision not in {None, *REVISIONS}
 
 
 def prepare_database(engine: Engine, *, migrate: bool) -> bool:
@@ -323,8 +335,7 @@ def _lock_out_others(connection: Connection) -> None:
     """Let no other replica upgrade or write until the end of the transaction."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
-        if inspect(connection).has_table(write_lock.name):
-            connection.execute(select(write_lock).with_for_update())
+        connection.execute(select(write_lock).with_for_update())
 
 
 def _upgrade(connection: Connection) -> None:
@@ -333,7 +344,7 @@ def _upgrade(connection: Connection) -> None:
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
-    config.set_main_option("script_location", "forewarn.storage:migrations")
+    config.set_main_option("script_location", SCRIPTS)
     config.attributes["connection"] = connection
     # Both engines change their schema inside transactions like anything else.
     command.upgrade(config, "head")

@@ -40,7 +40,6 @@ from forewarn.storage.tables import (
     outbox,
     owners,
     polls,
-    preview_wires,
     scenario_runs,
     schedules,
     sessions,
@@ -262,7 +261,6 @@ SUPERSEDED_MEMBERSHIPS: Final = (
     )
     .limit(bindparam("limit"))
 )
-PREVIEW_WIRES: Final = select(preview_wires).order_by(preview_wires.c.since)
 NOTIFICATION: Final = _by_key(outbox, "notification_id")
 NOTIFICATIONS: Final = columns_select(outbox)
 IS_ABOUT_EVENT: Final = outbox.c.subject == events.c.event_id

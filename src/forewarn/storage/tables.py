@@ -25,7 +25,6 @@ from forewarn.domain.roles import Role
 from forewarn.domain.task import TaskState
 from forewarn.domain.topology import ScopeKind
 from forewarn.ports.entries import Actor
-from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.storage.columns import (
     Approvals,
@@ -140,21 +139,14 @@ documents: Final = Table(
     *required(Published, "body"),
 )
 
-# Who read which documents, and how the oldest api-version was written: what it takes to tell what
-# a virtual machine could read at a moment. Names are kept as they compare, in any case.
+# Who read which documents: what it takes to tell what a virtual machine could read at a moment.
+# Names are kept as they compare, in any case.
 memberships: Final = Table(
     "memberships",
     metadata,
     key("vm"),
     key("since", MomentColumn),
     *optional(String, "scope_id"),
-)
-
-preview_wires: Final = Table(
-    "preview_wires",
-    metadata,
-    key("since", MomentColumn),
-    *required(Word(PreviewWire), "preview_wire"),
 )
 
 # From when on it was really served: a commit takes a while after the moment it is stamped with.

@@ -31,7 +31,6 @@ from forewarn.ports.entries import (
 from forewarn.ports.fleet import PreparedTopology
 from forewarn.ports.store import SERVER_PAUSE, LeaseLostError
 from forewarn.protocol.document import Document
-from forewarn.protocol.versions import PreviewWire
 from forewarn.storage import statements, tables
 from forewarn.storage.columns import write_json
 from forewarn.storage.errors import DocumentIncarnationError
@@ -212,10 +211,6 @@ class SqlTransaction(SqlReading):
     def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None:
         """Forget who read whose document at moments that nobody can ask for any more."""
         self._remove(tables.memberships, ((name_key(vm), since) for vm, since in memberships))
-
-    def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
-        """Remember how 2017-03-01 is written from now on."""
-        PUT[tables.preview_wires].run(self._connection, at, wire)
 
     def put_soak(self, scope_id: ScopeId, until: datetime, *, at: datetime) -> None:
         """Leave the scope alone until then; forget what is over by *at*."""

@@ -15,7 +15,7 @@ from forewarn.emulator.variables import endpoint_variables
 from forewarn.operations.events import operate
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, stop_scenario
 from forewarn.ports.journal import JournalEntry
-from forewarn.protocol.versions import NEWEST
+from forewarn.protocol.versions import NEWEST, VERSIONS_BY_NAME
 from forewarn.protocol.vocabulary import SCHEDULED_EVENTS_PATH, EventStatus, EventType
 from forewarn.testing.engine import Engine, in_one_frame
 from forewarn.testing.events import (
@@ -150,8 +150,8 @@ class EmulatedVm:
         """Return what this machine reads, as it is on the wire."""
         board = self._engine.replica.board
         vm = self._engine.find_vm(self.name)
-        if api_version not in board.versions:
-            raise ValueError(f"{api_version!r} is not one of {', '.join(board.versions)}.")
+        if api_version not in VERSIONS_BY_NAME:
+            raise ValueError(f"{api_version!r} is not one of {', '.join(VERSIONS_BY_NAME)}.")
         document: dict[str, Any] = json.loads(board.page(vm, api_version).body)
         return document
 

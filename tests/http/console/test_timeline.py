@@ -1,4 +1,4 @@
-"""/timeline and /notice: what addresses may say, and how much is drawn."""
+"""/timeline: what addresses may say, and how much is drawn."""
 
 from datetime import datetime, timedelta
 
@@ -72,7 +72,6 @@ def test_address_may_be_anything_else(viewer: TestClient) -> None:
         "scope=%E2%80%AE",
     ):
         assert viewer.get(f"/timeline?{query}").status_code == 200
-    assert viewer.get("/notice?period=century&page=99").status_code == 200
 
 
 def test_what_does_not_fit_into_the_plot_is_said(
@@ -95,14 +94,12 @@ def test_many_rows_have_pages(viewer: TestClient, store: Store, now: datetime) -
     assert "Rows 51 to 60 of 60" in last
     assert "vm-59" in last
     assert "vm-59" not in first
-    report = viewer.get("/notice?page=2").text
-    assert "Page 2 of 2, 60 scopes" in report
 
 
 def test_names_of_others_do_no_harm(viewer: TestClient, store: Store, now: datetime) -> None:
     put_many(store, now, 1, "virtual-machine/<script>alert(1)</script>\N{RIGHT-TO-LEFT OVERRIDE}")
 
-    for path in ("/timeline", "/timeline?by=host", "/notice"):
+    for path in ("/timeline", "/timeline?by=host"):
         page = viewer.get(path).text
         assert "<script>alert" not in page
         assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in page

@@ -53,7 +53,6 @@ from forewarn.operations.events import cancel_event, complete_event, start_event
 from forewarn.operations.recording import Deed, record_events
 from forewarn.ports.store import Transaction
 from forewarn.ports.verbs import Verbs
-from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.storage.transaction import SqlTransaction
@@ -151,14 +150,13 @@ class Service:
 
     is_hot: ClassVar[bool] = True
 
-    def __init__(  # noqa: PLR0913 - what tests want otherwise
+    def __init__(
         self,
         *,
         unix_path: Path | None = None,
         default_vm: str | None = None,
         trust_path: bool = True,
         trusted_proxies: tuple[str, ...] = (),
-        preview_wire: PreviewWire = PreviewWire.DOCUMENTED,
         limits: Limits | None = None,
         verbs: Verbs | None = None,
         around: Callable[[App], App] = lambda app: app,
@@ -168,7 +166,7 @@ class Service:
         database = Path(self._folder.name) / "forewarn.db"
         database.write_bytes(migrated_database())
         self.store = open_sqlite(database)
-        self.board = Board(served_versions(preview_wire))
+        self.board = Board()
         StoreFeed(self.board, self.store).begin()
         self.store.write(lambda tx: tx.put_topology(FLEET))
         self.clock = VirtualClock(NOW)

@@ -11,7 +11,7 @@ from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.metadata.board import Board
 from forewarn.ports.board import Posting
 from forewarn.protocol.document import Document, Event
-from forewarn.protocol.versions import PreviewWire, served_versions
+from forewarn.protocol.versions import VERSIONS_BY_NAME
 from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
 
 SCOPE = ScopeId("virtual-machine/a")
@@ -19,12 +19,8 @@ GONE = ScopeId("virtual-machine/gone")
 VM = VirtualMachine(name=VmName("a"), scope_id=SCOPE)
 
 
-def board() -> Board:
-    return Board(served_versions(PreviewWire.DOCUMENTED))
-
-
 def test_late_change_does_not_bring_back_an_older_document() -> None:
-    shown = board()
+    shown = Board()
     shown.put_up({SCOPE: Document(document_incarnation=7)})
     shown.put_up({SCOPE: Document(document_incarnation=6)})
 
@@ -32,7 +28,7 @@ def test_late_change_does_not_bring_back_an_older_document() -> None:
 
 
 def test_versions_that_look_alike_share_their_bytes() -> None:
-    shown = board()
+    shown = Board()
     event = Event(
         event_id=event_id("x"),
         event_status=EventStatus.SCHEDULED,
@@ -41,14 +37,14 @@ def test_versions_that_look_alike_share_their_bytes() -> None:
     )
     shown.put_up({SCOPE: Document(document_incarnation=1, events=(event,))})
 
-    pages = {name: shown.page(VM, name) for name in shown.versions}
+    pages = {name: shown.page(VM, name) for name in VERSIONS_BY_NAME}
 
     assert pages["2017-08-01"] is pages["2019-01-01"]
     assert len({id(page) for page in pages.values()}) == 5
 
 
 def test_fleet_is_shown_as_it_was_last_told() -> None:
-    shown = board()
+    shown = Board()
     topology = Topology(virtual_machines={VM.name: VM}, scopes={}, hosts={})
 
     shown.put_up({}, topology)
@@ -68,7 +64,7 @@ def test_fleet_of_100_000_is_learned_at_once() -> None:
     }
     scopes = {vm.scope_id: standalone(vm.name) for vm in vms.values()}
     documents = {scope_id: Document(document_incarnation=0) for scope_id in scopes}
-    shown = board()
+    shown = Board()
 
     began = perf_counter()
     shown.put_up(documents, Topology(virtual_machines=vms, scopes=scopes, hosts={}))
@@ -84,7 +80,7 @@ def test_fleet_of_100_000_is_learned_at_once() -> None:
 
 
 def test_listener_is_told_what_was_put_up_when_it_is_shown() -> None:
-    shown = board()
+    shown = Board()
     topology = Topology(virtual_machines={VM.name: VM}, scopes={}, hosts={})
     heard: list[tuple[Posting, bytes]] = []
     shown.listen(lambda posting: heard.append((posting, shown.page(VM, "2020-07-01").etag)))
@@ -117,7 +113,7 @@ def machine(name: str, *addresses: str, vm_id: str = "", scope: str = "") -> Vir
 
 
 def test_machine_that_is_put_up_in_a_part_is_known_by_everything() -> None:
-    shown = board()
+    shown = Board()
     vm = machine("A", "10.0.0.1", "FD00:0::1", "fe80::1", vm_id="ID")
 
     part(shown, vm, incarnation=3)
@@ -130,7 +126,7 @@ def test_machine_that_is_put_up_in_a_part_is_known_by_everything() -> None:
 
 
 def test_part_does_not_bring_back_an_older_document() -> None:
-    shown = board()
+    shown = Board()
     part(shown, VM, incarnation=3)
     part(shown, VM, incarnation=2)
 
@@ -138,7 +134,7 @@ def test_part_does_not_bring_back_an_older_document() -> None:
 
 
 def test_machine_that_is_removed_is_known_by_nothing() -> None:
-    shown = board()
+    shown = Board()
     vm = machine("a", "10.0.0.1", vm_id="id")
     part(shown, vm, incarnation=3)
 
@@ -151,7 +147,7 @@ def test_machine_that_is_removed_is_known_by_nothing() -> None:
 
 
 def test_machine_keeps_what_it_has_taken_over_when_the_old_one_goes() -> None:
-    shown = board()
+    shown = Board()
     old, new = machine("old", "10.0.0.1", vm_id="id"), machine("new", "10.0.0.1", vm_id="id")
     part(shown, old)
 
@@ -162,7 +158,7 @@ def test_machine_keeps_what_it_has_taken_over_when_the_old_one_goes() -> None:
 
 
 def test_machine_that_is_spelled_otherwise_stays_when_the_old_spelling_goes() -> None:
-    shown = board()
+    shown = Board()
     part(shown, machine("A"))
 
     part(shown, machine("a"))
@@ -174,7 +170,7 @@ def test_machine_that_is_spelled_otherwise_stays_when_the_old_spelling_goes() ->
 
 
 def test_machine_that_is_changed_loses_its_old_address() -> None:
-    shown = board()
+    shown = Board()
     part(shown, machine("a", "10.0.0.1"))
 
     part(shown, machine("a", "10.0.0.2"))
@@ -184,7 +180,7 @@ def test_machine_that_is_changed_loses_its_old_address() -> None:
 
 
 def test_only_those_wake_whom_a_part_concerns() -> None:
-    shown = board()
+    shown = Board()
     a, b = machine("a"), machine("b")
     part(shown, a, b)
 
@@ -219,7 +215,7 @@ def test_only_those_wake_whom_a_part_concerns() -> None:
 def test_document_is_waited_for_until_it_or_a_later_one_is_shown(
     later: int, *, is_shown: bool
 ) -> None:
-    shown = board()
+    shown = Board()
     part(shown, VM, incarnation=1)
 
     async def wait() -> bool:
@@ -234,7 +230,7 @@ def test_document_is_waited_for_until_it_or_a_later_one_is_shown(
 
 
 def test_document_that_is_shown_is_not_waited_for() -> None:
-    shown = board()
+    shown = Board()
     part(shown, VM, incarnation=3)
 
     assert asyncio.run(shown.await_document(SCOPE, 3, 0))

@@ -14,7 +14,6 @@ from forewarn.metadata.asgi import HttpScope, MetadataRefusedError
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identifier, find_peer
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
-from forewarn.protocol.versions import PreviewWire, served_versions
 
 WHOAMI = "/metadata/forewarn/v1/whoami"
 STRANGER = "127.0.0.99"
@@ -250,7 +249,7 @@ def test_address_is_found_in_any_spelling(spelling: str) -> None:
 @pytest.mark.parametrize("caller", ["fe80::a", "fe80::a%eth0", "fe80::a%eth1"])
 def test_link_local_address_is_nobodys(caller: str) -> None:
     vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE, addresses=("fe80::a%eth0", "fd00::a"))
-    board = Board(served_versions(PreviewWire.DOCUMENTED))
+    board = Board()
     topology = Topology(virtual_machines={vm.name: vm}, scopes={}, hosts={})  # of an old database
     board.put_up({}, topology)
 
@@ -261,7 +260,7 @@ def test_link_local_address_is_nobodys(caller: str) -> None:
 
 
 def test_log_of_strangers_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
-    identity = Identifier(Board(served_versions(PreviewWire.DOCUMENTED)))
+    identity = Identifier(Board())
 
     for number in range(11_000):
         identity.note_stranger(f"address {number}")
@@ -276,7 +275,7 @@ REMOTE = (("10.0.0.5", 5), ("10.0.0.1", 80))
 
 
 def board_with(vm: VirtualMachine) -> Board:
-    board = Board(served_versions(PreviewWire.DOCUMENTED))
+    board = Board()
     topology = build_topology(scopes=(standalone(VmName("a")),), virtual_machines=(vm,))
     board.put_up({}, topology)
     return board

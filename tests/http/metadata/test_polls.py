@@ -16,7 +16,6 @@ from forewarn.metadata.board import Board
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.store_feed import StoreFeed
 from forewarn.ports.store import Store
-from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.storage.sqlite import open_sqlite
 
 
@@ -29,7 +28,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def board(store: Store) -> Board:
-    shown = Board(served_versions(PreviewWire.DOCUMENTED))
+    shown = Board()
     StoreFeed(shown, store).begin()
     store.write(lambda tx: tx.put_topology(FLEET))
     return shown

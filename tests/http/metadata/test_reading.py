@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 
 import pytest
-from tests.http.metadata.conftest import POLL, WEB, Service, compose, read_all, running
+from tests.http.metadata.conftest import POLL, WEB, Service, compose, read_all
 
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
-from forewarn.protocol.versions import API_VERSIONS, PreviewWire
+from forewarn.protocol.versions import API_VERSIONS
 from forewarn.protocol.vocabulary import EventType
 
 PATH = "/metadata/scheduledevents"
@@ -120,22 +120,12 @@ def test_types_newer_than_the_version_are_hidden(service: Service) -> None:
     assert poll("2019-01-01") == ["Terminate"]
 
 
-@pytest.mark.parametrize(
-    ("wire", "not_before", "name"),
-    [
-        (PreviewWire.DOCUMENTED, "2026-03-02T12:15:00Z", "web-0"),
-        (PreviewWire.OBSERVED, "Mon, 02 Mar 2026 12:15:00 GMT", "_web-0"),
-    ],
-)
-def test_preview_is_served_as_documented_or_as_observed(
-    wire: PreviewWire, not_before: str, name: str
-) -> None:
-    with running(preview_wire=wire) as service:
-        service.create()
+def test_preview_is_served_as_documented(service: Service) -> None:
+    service.create()
 
-        (event,) = service.request(f"{PATH}?api-version=2017-03-01").json["Events"]
+    (event,) = service.request(f"{PATH}?api-version=2017-03-01").json["Events"]
 
-    assert (event["NotBefore"], event["Resources"]) == (not_before, [name])
+    assert (event["NotBefore"], event["Resources"]) == ("2026-03-02T12:15:00Z", ["web-0"])
 
 
 def test_started_event_has_an_empty_not_before_and_a_completed_one_is_gone(

@@ -22,7 +22,7 @@ from forewarn.operations.seen import see
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import Showing
 from forewarn.ports.store import Store, Transaction
-from forewarn.protocol.versions import NEWEST, PreviewWire, served_versions
+from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
 
@@ -46,7 +46,7 @@ class Server:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.clock = TickingClock()
-        self.board = Board(served_versions(PreviewWire.DOCUMENTED))
+        self.board = Board()
         self.showings = Showings(store, self.clock)
         self.ids = count(1)
         self.served: list[tuple[datetime, bytes]] = []

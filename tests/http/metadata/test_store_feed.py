@@ -11,11 +11,12 @@ from typing import TypeVar
 import pytest
 from structlog.testing import capture_logs
 from tests.http.metadata.conftest import NOW, migrated_database
-from tests.http.metadata.test_board import GONE, SCOPE, VM, board
+from tests.http.metadata.test_board import GONE, SCOPE, VM
 
 from forewarn.domain.amending import build_topology
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import VirtualMachine, standalone
+from forewarn.metadata.board import Board
 from forewarn.metadata.store_feed import StoreFeed
 from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.store import SERVER_PAUSE, Reading, StoreUnavailableError
@@ -71,7 +72,7 @@ def store(tmp_path: Path) -> Iterator[UnluckyStore]:
 
 
 def test_commit_between_listening_and_reading_is_put_up_once(store: UnluckyStore) -> None:
-    shown = board()
+    shown = Board()
     store.meanwhile = lambda: store.publish(2)
     StoreFeed(shown, store).begin()
     page, reads = shown.page(VM, "2020-07-01"), store.reads
@@ -84,7 +85,7 @@ def test_commit_between_listening_and_reading_is_put_up_once(store: UnluckyStore
 
 
 def test_board_shows_what_is_committed_before_that_is_answered(store: UnluckyStore) -> None:
-    shown = board()
+    shown = Board()
     StoreFeed(shown, store).begin()
 
     store.publish(2)
@@ -99,7 +100,7 @@ def test_board_shows_what_is_committed_before_that_is_answered(store: UnluckySto
 def test_board_reads_what_is_committed_when_no_more_files_can_be_opened(
     store: UnluckyStore,
 ) -> None:
-    shown = board()
+    shown = Board()
     StoreFeed(shown, store).begin()
 
     def publish(_: Reading) -> bytes:
@@ -124,7 +125,7 @@ def no_more_files() -> Iterator[None]:
 
 
 def test_what_could_not_be_read_is_put_up_with_the_next_change(store: UnluckyStore) -> None:
-    shown = board()
+    shown = Board()
     StoreFeed(shown, store).begin()
     store.is_readable = False
     store.publish(2)
@@ -139,7 +140,7 @@ def test_what_could_not_be_read_is_put_up_with_the_next_change(store: UnluckySto
 def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
     store: UnluckyStore,
 ) -> None:
-    shown = board()
+    shown = Board()
     feed = StoreFeed(shown, store)
     feed.begin()
     store.is_readable = False
@@ -156,7 +157,7 @@ def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
 
 
 def test_everything_is_shown_as_it_is_after_a_gap_even_if_it_is_older(store: UnluckyStore) -> None:
-    shown = board()
+    shown = Board()
     StoreFeed(shown, store).begin()
     shown.put_up({SCOPE: Document(document_incarnation=9), GONE: Document(document_incarnation=9)})
 

@@ -17,8 +17,8 @@ PACKAGE = Path(forewarn.__file__).parent
 RULES = {
     # It is about no scope, or for all together.
     "whole": """
-        append_audit gate_answers kept_answer last_sequence lease_epoch owners preview_wires
-        put_answer setting showing user_operations_in_flight
+        append_audit gate_answers kept_answer last_sequence lease_epoch owners put_answer
+        setting showing user_operations_in_flight
         """,
     # What is in the scopes is returned.
     "part": """
@@ -41,7 +41,7 @@ RULES = {
         audit check_epoch ledger_after next_epoch next_notifications
         prepare_topology prune_answers prune_notifications prune_sessions prune_showings
         prune_tasks put_gate_answers put_memberships put_owner put_polled_at put_polls
-        put_preview_wire put_scenario_run put_schedule put_session put_setting put_showings
+        put_scenario_run put_schedule put_session put_setting put_showings
         put_token put_told put_topology remove_documents remove_memberships
         remove_owner remove_schedule remove_session session settled_tasks superseded_documents
         superseded_memberships targets_waited_for task tasks_of token tokens told

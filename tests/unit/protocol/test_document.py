@@ -10,8 +10,6 @@ from forewarn.protocol.versions import (
     API_VERSIONS,
     NEWEST,
     ApiVersion,
-    PreviewWire,
-    served_versions,
 )
 from forewarn.protocol.vocabulary import (
     EventSource,
@@ -124,28 +122,6 @@ def test_event_of_a_newer_type_hides_only_itself(version: ApiVersion, newer: str
 @pytest.mark.parametrize("event_type", EventType)
 def test_newest_version_shows_every_type(event_type: EventType) -> None:
     assert f'"EventType":"{event_type}"' in encoded(replace(EVENT, event_type=event_type))
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("web-0", "_web-0"),
-        ("_web-0", "__web-0"),
-        ("aks-pool-123-vmss_25", "_aks-pool-123-vmss_25"),
-        ("web_IN_", "_web_IN_"),
-        ("web_in_0", "_web_in_0"),
-        ("web_IN_0a", "_web_IN_0a"),
-        ("_IN_0", "__IN_0"),
-        ("FrontEnd_IN_0", "FrontEnd_IN_0"),
-        ("BackEnd_IN_12", "BackEnd_IN_12"),
-    ],
-)
-def test_observed_preview_underscores_all_but_role_instances(name: str, shown: str) -> None:
-    observed = served_versions(PreviewWire.OBSERVED)["2017-03-01"]
-
-    body = encoded(replace(EVENT, resources=(name,)), version=observed)
-
-    assert f'"Resources":["{shown}"]' in body
 
 
 @pytest.mark.parametrize("version", API_VERSIONS, ids=lambda version: version.name)

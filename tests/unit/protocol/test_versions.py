@@ -1,25 +1,21 @@
-from dataclasses import replace
-
 import pytest
 
 from forewarn.protocol.versions import (
     API_VERSIONS,
     NEWEST,
+    VERSIONS_BY_NAME,
     ApiVersion,
     DateForm,
-    PreviewWire,
     is_well_formed,
-    served_versions,
 )
 
-VERSIONS = {version.name: version for version in API_VERSIONS}
 INITIAL_FIELDS = ("EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore")
 INITIAL_TYPES = {"Freeze", "Reboot", "Redeploy"}
 AFTER_PREVIEW = API_VERSIONS[1:]
 
 
 def test_api_versions_are_listed_oldest_first() -> None:
-    assert list(VERSIONS) == [
+    assert list(VERSIONS_BY_NAME) == [
         "2017-03-01",
         "2017-08-01",
         "2017-11-01",
@@ -47,7 +43,7 @@ def test_newest_version_is_the_last_generally_available_one() -> None:
     ],
 )
 def test_version_has_its_fields_in_the_observed_order(name: str, added: tuple[str, ...]) -> None:
-    assert VERSIONS[name].fields == INITIAL_FIELDS + added
+    assert VERSIONS_BY_NAME[name].fields == INITIAL_FIELDS + added
 
 
 @pytest.mark.parametrize(
@@ -63,33 +59,15 @@ def test_version_has_its_fields_in_the_observed_order(name: str, added: tuple[st
     ],
 )
 def test_version_has_the_event_types_known_when_it_came_out(name: str, added: set[str]) -> None:
-    assert VERSIONS[name].event_types == INITIAL_TYPES | added
+    assert VERSIONS_BY_NAME[name].event_types == INITIAL_TYPES | added
 
 
-def test_documented_preview_writes_iso_dates_and_plain_names() -> None:
-    preview = served_versions(PreviewWire.DOCUMENTED)["2017-03-01"]
-
-    assert preview.not_before is DateForm.ISO_8601
-    assert not preview.underscored_names
+def test_preview_writes_iso_dates() -> None:
+    assert API_VERSIONS[0].not_before is DateForm.ISO_8601
 
 
-def test_observed_preview_writes_rfc_dates_and_underscored_names() -> None:
-    preview = served_versions(PreviewWire.OBSERVED)["2017-03-01"]
-
-    assert preview.not_before is DateForm.RFC_1123
-    assert preview.underscored_names
-
-
-def test_observed_preview_differs_in_nothing_but_dates_and_names() -> None:
-    documented = served_versions(PreviewWire.DOCUMENTED)["2017-03-01"]
-    observed = served_versions(PreviewWire.OBSERVED)["2017-03-01"]
-
-    assert observed == replace(documented, not_before=DateForm.RFC_1123, underscored_names=True)
-
-
-@pytest.mark.parametrize("preview_wire", PreviewWire)
-def test_preview_takes_a_post_without_the_metadata_header(preview_wire: PreviewWire) -> None:
-    assert not served_versions(preview_wire)["2017-03-01"].metadata_header_on_post
+def test_preview_takes_a_post_without_the_metadata_header() -> None:
+    assert not API_VERSIONS[0].metadata_header_on_post
 
 
 @pytest.mark.parametrize("version", AFTER_PREVIEW, ids=lambda version: version.name)
@@ -98,23 +76,11 @@ def test_version_after_the_preview_wants_the_metadata_header_on_post(version: Ap
 
 
 @pytest.mark.parametrize("version", AFTER_PREVIEW, ids=lambda version: version.name)
-def test_version_after_the_preview_writes_rfc_dates_and_plain_names(version: ApiVersion) -> None:
+def test_version_after_the_preview_writes_rfc_dates(version: ApiVersion) -> None:
     assert version.not_before is DateForm.RFC_1123
-    assert not version.underscored_names
 
 
-def test_documented_wire_serves_the_table_as_it_is() -> None:
-    assert served_versions(PreviewWire.DOCUMENTED) == VERSIONS
-
-
-def test_observed_wire_leaves_every_other_version_as_it_is() -> None:
-    served = served_versions(PreviewWire.OBSERVED)
-
-    assert [served[version.name] for version in AFTER_PREVIEW] == list(AFTER_PREVIEW)
-    assert served.keys() == VERSIONS.keys()
-
-
-@pytest.mark.parametrize("name", [*VERSIONS, "2024-07-09", "2021-02-01", "2099-99-99"])
+@pytest.mark.parametrize("name", [*VERSIONS_BY_NAME, "2024-07-09", "2021-02-01", "2099-99-99"])
 def test_any_dashed_date_is_a_well_formed_version(name: str) -> None:
     assert is_well_formed(name)
 

@@ -69,6 +69,9 @@ def _schema(settings: Settings, schema: SchemaState) -> Finding:
         return fine("schema", "The schema matches this version.")
     if schema.is_current:
         return fine("schema", f"The schema is {schema.revision}, which this version can use.")
+    if schema.is_unreleased:
+        sentence = f"The schema is {schema.revision}, of an unreleased version."
+        return wrong("schema", sentence, "export the fleet with that version; use a new database")
     if schema.is_too_new:
         sentence = f"The schema is {schema.revision}, which this version does not know."
         return wrong("schema", sentence, "use the version that created it, or a newer one")
