@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_state_of_another_host_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_wire_needs_another_process(tmp_path: Path) -> None:
-    observed = Hello(feed="f", preview_wire=PreviewWire.OBSERVED, heartbeat_seconds=5)
+    observed = replace(HELLO, preview_wire=PreviewWire.OBSERVED)
 
     with pytest.raises(WireChangedError) as change:
         tell(tmp_path, observed)

@@ -15,7 +15,7 @@ from forewarn.protocol.versions import PreviewWire
 class ForeignStateError(ForewarnError):
     """A state directory that belongs to another host than the token."""
 
-    def __init__(self, path: Path, kept: HostName | None, told: HostName | None) -> None:
+    def __init__(self, path: Path, kept: HostName, told: HostName) -> None:
         super().__init__(
             f"{path} belongs to the host {kept}, but the token is for {told}; remove the file, or "
             "set another state_dir."
@@ -60,7 +60,7 @@ class FeedRecord:
 
     def _check(self, hello: Hello, preview_wire: PreviewWire) -> None:
         known = self._hello
-        if known is not None and name_key(known.host or "") != name_key(hello.host or ""):
+        if known is not None and name_key(known.host) != name_key(hello.host):
             raise ForeignStateError(self._file.path, known.host, hello.host)
         if hello.preview_wire is not preview_wire:
             raise WireChangedError(hello.preview_wire)
