@@ -1,5 +1,6 @@
 """What relays are told: over a socket, by a server with a real store."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
@@ -9,9 +10,10 @@ from structlog.testing import capture_logs
 from tests.feed.conftest import BEAT, Center, machine, names, scope_of
 from tests.waiting import wait_until
 
-from forewarn.domain.names import VmName
+from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Topology
 from forewarn.feed.frames import MOST_IN_A_LINE, Gone, Mark, Put
+from forewarn.feed.subscriptions import Subscription
 from forewarn.ports.board import Posting
 
 A, B = machine("a", "kvm-1", scope="web"), machine("b", "kvm-2", scope="web")
@@ -248,3 +250,14 @@ def test_failure_while_a_change_is_taken_in_has_everybody_come_back(center: Cent
             each.until(lambda it: it.incarnations[WEB] == 4, "the document")
     assert not again.hello.resumed
     assert [line["event"] for line in logs] == ["feed_failed"]
+
+
+def test_stream_that_is_over_says_nothing_of_what_it_has_not_told(center: Center) -> None:
+    """With a mark, its follower would come back to after a change that it was never told."""
+    hub, loop = center.hub, asyncio.new_event_loop()
+    over = Subscription(HostName("kvm-1"), loop, is_whole=True, is_over=True)
+    with center.follow(center.relay_token("kvm-1")) as heard:
+        heard.until_mark()
+
+        assert [*hub._tell(over)] == []  # noqa: SLF001
+    loop.close()
