@@ -90,7 +90,7 @@ bench: .venv/.dev  ## run the benchmarks
 	@$(BIN)/python bench/store.py
 	@$(BIN)/python bench/replicas.py
 	@$(BIN)/python bench/fleet.py
-	@$(BIN)/python bench/front.py
+	@$(BIN)/python bench/polls.py
 	@$(BIN)/python bench/attacks.py
 	@$(BIN)/python bench/console.py
 	@$(BIN)/python bench/emulator.py

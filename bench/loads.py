@@ -1,4 +1,4 @@
-"""What the front is measured with: nginx beside it, wrk and pollers on another core."""
+"""What polls are measured with: nginx beside it, wrk and pollers on another core."""
 
 import json
 import os

@@ -127,10 +127,6 @@ class Server:
         event_id: str = self.operate("POST", "events", order)["events"][0]["event_id"]
         return event_id
 
-    def has_logged(self, event: str) -> bool:
-        """Tell whether there is such a line in its log."""
-        return f" {event} " in self._log.read_text()
-
     @property
     def _log(self) -> Path:
         return self.folder / f"log-{self.metadata_port}"

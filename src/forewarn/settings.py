@@ -6,7 +6,6 @@ needs.
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -55,7 +54,6 @@ T = TypeVar("T")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
 _LONGEST_DURATION: Final = timedelta(days=3660)
-_MOST_FRONTS: Final = 256
 
 
 def _check_listener(text: str) -> str:
@@ -131,7 +129,6 @@ class Settings(BaseSettings):
     database: Annotated[str, AfterValidator(_check_database)] = _setting("database")
     metadata: _Several[_Listener] = _setting("metadata", min_length=1)
     metadata_socket_mode: _Mode = _setting("metadata_socket_mode")
-    fronts: int = _setting("fronts", ge=0, le=_MOST_FRONTS)
     control: Annotated[str, AfterValidator(_check_control)] = _setting("control")
     control_host: _Several[_HostName] = _setting("control_host")
     control_certificate: Path | None = _setting("control_certificate")
@@ -208,16 +205,6 @@ class Settings(BaseSettings):
             raise ValueError("The setting executor_file cannot be used on Windows.")
         if self.discovery_file is not None and os.name == "nt":
             raise ValueError("The setting discovery_file cannot be used on Windows.")
-        return self
-
-    @model_validator(mode="after")
-    def _check_fronts(self) -> Self:
-        if self.fronts and sys.platform != "linux":
-            raise ValueError("The setting fronts needs Linux.")
-        if self.fronts and self.clock is ClockKind.VIRTUAL:
-            raise ValueError("The setting fronts cannot be used with the virtual clock.")
-        if self.fronts and self.journal:
-            raise ValueError("The setting fronts cannot be used with journal.")
         return self
 
     @model_validator(mode="after")

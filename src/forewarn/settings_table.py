@@ -97,7 +97,6 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "HOST:PORT",
     ),
     "metadata_socket_mode": Setting("File mode of Unix sockets that VMs poll.", "0660", "MODE"),
-    "fronts": Setting("Processes that serve polls; with 0, the server serves them.", 0, "N", int),
     "control": Setting(
         "Address of the control API and console: HOST:PORT.", CONTROL_ADDRESS, "HOST:PORT"
     ),

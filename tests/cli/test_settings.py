@@ -98,12 +98,6 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
             {"speed": 2, "clock": "virtual"},
             "The setting speed cannot be used with the virtual clock.",
         ),
-        ({"fronts": -1}, "Invalid setting fronts: -1 is too low; the minimum is 0."),
-        (
-            {"fronts": 1, "clock": "virtual"},
-            "The setting fronts cannot be used with the virtual clock",
-        ),
-        ({"fronts": 1, "journal": True}, "The setting fronts cannot be used with journal."),
         (
             {"clock": "lunar"},
             "Invalid setting clock: 'lunar' is not one of 'real' or 'virtual'.",

@@ -123,11 +123,6 @@ class Client:
             self._connection.close()
             raise
 
-    @property
-    def local_port(self) -> int:
-        """Which end of the connection is ours."""
-        return int(self._connection.sock.getsockname()[1])
-
     def close(self) -> None:
         self._connection.close()
 

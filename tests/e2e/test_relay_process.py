@@ -1,19 +1,22 @@
 """The process of a relay, beside a server on one machine: small, private, and clear in trouble."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import Block
 from tests.e2e.conftest import (
     FOREWARN,
     START_SECONDS,
@@ -22,7 +25,7 @@ from tests.e2e.conftest import (
     ServerMaker,
     wait_until,
 )
-from tests.needs import need_root
+from tests.needs import need, need_root
 from tests.ports import free_port
 
 GUESTS = 50
@@ -44,8 +47,8 @@ class Relay:
     folder: Path
     environment: Mapping[str, str]
     server: str
-    token: str
-    port: int
+    token: str = ""
+    port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -56,16 +59,21 @@ class Relay:
         token_file = self.folder / "relay.token"
         token_file.touch(mode=0o600)
         token_file.write_text(self.token, encoding="ascii")
+        self.launch(
+            "relay", "--server", self.server, "--token-file", token_file,
+            "--metadata", f"127.0.0.1:{self.port}", "--state-dir", self.state, *flags,
+            **environment,
+        )  # fmt: skip
+
+    def launch(self, *words: str | Path, **environment: str) -> None:
         with (self.folder / "relay.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [
-                    FOREWARN, "relay", "--server", self.server, "--token-file", token_file,
-                    "--metadata", f"127.0.0.1:{self.port}", "--state-dir", self.state, *flags,
-                ],
+                [FOREWARN, *words],
+                cwd=self.folder,
                 env={**self.environment, **environment},
                 stdout=log,
                 stderr=log,
-            )  # fmt: skip
+            )
 
     def end(self) -> int:
         assert self.process is not None
@@ -84,18 +92,27 @@ class Relay:
     def said(self) -> str:
         return (self.folder / "relay.log").read_text(encoding="utf-8")
 
-    def poll(self, number: int = 1) -> tuple[int, bytes]:
-        source = (f"127.9.0.{number}", 0)
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=source)
+    def poll(self, number: int = 1, *, network: int = 0, **headers: str) -> tuple[int, bytes]:
+        waiting = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._ask("GET", f"127.9.{network}.{number}", headers=waiting)
+
+    def approve(self, event_id: str) -> int:
+        order = {"StartRequests": [{"EventId": event_id}]}
+        return self._ask("POST", "127.9.0.1", json.dumps(order))[0]
+
+    def _ask(
+        self, method: str, source: str, body: str = "", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=(source, 0))
         with closing(connection):
-            connection.request("GET", PATH, headers={"Metadata": "true"})
+            connection.request(method, PATH, body, {"Metadata": "true", **(headers or {})})
             answer = connection.getresponse()
             return answer.status, answer.read()
 
-    def await_status(self, status: int, number: int = 1) -> None:
+    def await_status(self, status: int, number: int = 1, *, network: int = 0) -> None:
         def is_so() -> bool:
             try:
-                return self.poll(number)[0] == status
+                return self.poll(number, network=network)[0] == status
             except OSError:
                 return False
 
@@ -118,7 +135,6 @@ def relay(server: Server, tmp_path: Path, environment: Mapping[str, str]) -> Gen
         environment=environment,
         server=f"http://127.0.0.1:{server.control_port}",
         token=token_for(server, name="relay", role="relay", host="kvm-1"),
-        port=free_port(),
     )
     yield made
     made.stop()
@@ -169,6 +185,65 @@ def test_systemd_is_told_when_guests_are_served(server: Server, relay: Relay) ->
         relay.start(NOTIFY_SOCKET=str(relay.folder / "notify"))
         assert systemd.recv(1024) == b"READY=1", "it serves from disk"
         assert relay.poll()[0] == 200
+
+
+def test_relays_beside_the_server_answer_the_guests_of_their_hosts(
+    make_server: ServerMaker, tmp_path: Path, environment: Mapping[str, str], blocks: list[Block]
+) -> None:
+    need("jq")
+    others = FLEET.replace("guest", "other").replace("kvm-1", "kvm-2").replace("127.9.0", "127.9.1")
+    (tmp_path / "fleet.toml").write_text(FLEET + others, encoding="utf-8")
+    server = make_server("--fleet", str(tmp_path / "fleet.toml"))
+    server.start()
+    assert server.process is not None
+    address = f"http://127.0.0.1:{server.control_port}"
+    tokens, commands = blocks
+    asking = {
+        **environment,
+        "PATH": f"{FOREWARN.parent}:{os.defpath}",
+        "FOREWARN_SERVER": address,
+        "FOREWARN_TOKEN": server.token(),
+    }
+    script = tokens.text.replace("$ ", "")
+    subprocess.run(["/bin/sh", "-ec", script], cwd=tmp_path, env=asking, check=True)
+    with ExitStack() as stack:
+        relays = []
+        for _, *words in commands.commands:
+            relay = Relay(folder=tmp_path, environment=environment, server=address)
+            stack.callback(relay.stop)
+            listening = words[words.index("--metadata") + 1]
+            here = {"http://127.0.0.1:8170": address, listening: f"127.0.0.1:{relay.port}"}
+            relay.launch(*(here.get(word, word) for word in words))
+            relays.append(relay)
+        one, two = relays
+        one.await_status(200)
+        two.await_status(200, network=1)
+        (event,) = server.create("Reboot", "guest-1")
+        event_id = event["event_id"]
+        wait_until(lambda: event_id.encode() in one.poll()[1], "no event", START_SECONDS)
+
+        assert [one.poll(network=1)[0], two.poll()[0]] == [404, 404], "of the other host"
+        assert event_id.encode() not in two.poll(network=1)[1]
+        assert one.approve(event_id) == 200
+        assert [each["name"] for each in server.event(event_id)["approvals"]] == ["guest-1"]
+        server.kill()
+        assert [one.poll()[0], two.poll(network=1)[0]] == [200, 200]
+
+
+def test_poll_that_waits_is_answered_when_the_relay_stops(relay: Relay) -> None:
+    relay.start()
+    relay.await_status(200)
+    parked: list[int] = []
+    waiting = threading.Thread(
+        target=lambda: parked.append(relay.poll(If_None_Match="0", Prefer="wait=60")[0])
+    )
+    waiting.start()
+    time.sleep(1)
+
+    relay.stop()
+
+    waiting.join(START_SECONDS)
+    assert parked == [304]
 
 
 def test_relay_that_was_told_nothing_says_so_and_no_more(server: Server, relay: Relay) -> None:

@@ -1,4 +1,4 @@
-"""A server that fronts and relays follow: a real store, and the control API on a socket."""
+"""A server that relays follow: a real store, and the control API on a socket."""
 
 import asyncio
 import json
@@ -37,8 +37,8 @@ from forewarn.domain.topology import (
     standalone,
 )
 from forewarn.feed.frames import FeedLine, Gone, Hello, Mark, Put, decode_line
-from forewarn.feed.front_services import FrontServices
 from forewarn.feed.hub import Hub
+from forewarn.feed.relay_services import RelayServices
 from forewarn.metadata.board import Board
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.store_feed import StoreFeed
@@ -104,23 +104,21 @@ class Center:
         self.clock, self.tally = HandClock(), Tally()
         self.polls = Polls(self.store, self.board, self.clock)
         self.polled: list[tuple[VmName, ...]] = []
-        """Who has polled fronts, for each time that one has told."""
+        """Who has polled relays, for each time that one has told."""
         self.port = free_port()
         self.start()
 
     def start(self) -> None:
         """Answer on the port, the same as before."""
-        self.hub = Hub(
-            self.board, heartbeats=(self._beat, self._beat), most_remembered=self._most_remembered
-        )
+        self.hub = Hub(self.board, heartbeat=self._beat, most_remembered=self._most_remembered)
         self.board.listen(self.hub.note)
-        self.front_services = FrontServices(
+        relay_services = RelayServices(
             hub=self.hub, verbs=self._verbs, polled=self._note_polls, tally=self.tally
         )
         services = make_services(
             self.store, self.clock, Wall(), wakeups=[], ledger_watch=LedgerWatch(self.store)
         )
-        self.services = replace(services, front_services=self.front_services)
+        self.services = replace(services, relay_services=relay_services)
         listener = socket.create_server(("127.0.0.1", self.port))
         server = self._server = uvicorn.Server(configure(create_app(self.services)))
         self._thread = threading.Thread(
@@ -142,16 +140,13 @@ class Center:
         self.store.close()
         self._folder.cleanup()
 
-    def _verbs(self, host: HostName | None) -> StoreVerbs:
-        return StoreVerbs(self.store, self.services.context, self.settle, host)
+    def _verbs(self, host: HostName) -> StoreVerbs:
+        return StoreVerbs(self.store, self.services.context, host=host)
 
     def _note_polls(self, vms: Iterable[VmName]) -> None:
         names = tuple(vms)
         self.polled.append(names)
         self.polls.note_all(names)
-
-    def settle(self) -> None:
-        self.hub.await_shown(TIMEOUT)
 
     def place(self, *vms: VirtualMachine) -> None:
         """Make *vms* the fleet."""
@@ -193,9 +188,6 @@ class Center:
         context = self.services.context("alice")
         self.store.write(lambda tx: create_token(tx, context, order, secret))
         return secret
-
-    def front_token(self, name: str = "front-1") -> str:
-        return self.front_services.passes.issue(name)
 
     def ask(self, token: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Return the status and what the JSON of the answer says."""

@@ -1,4 +1,4 @@
-"""Fronts that follow a server over HTTP: what virtual machines read there, with and without it."""
+"""Relays that follow a server over HTTP: what virtual machines read there, with and without it."""
 
 import asyncio
 import socket
@@ -8,21 +8,17 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import dropwhile, pairwise
 from operator import contains
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import uvicorn
 from structlog.testing import capture_logs
 from tests.feed.conftest import TIMEOUT, Center, machine, scope_of
-from tests.feed.fronts import POLL, Front, front, running_loop
+from tests.feed.relays import POLL, Relay, running_loop, running_relay
 from tests.http.conftest import MORNING
 from tests.waiting import wait_until
 
-from forewarn.control.app import create_app
-from forewarn.control.http import configure
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import DeliveryScope, ScopeKind
 from forewarn.feed.follower import LONGEST_PAUSE, Follower, back_off
@@ -37,13 +33,11 @@ from forewarn.feed.frames import (
     encode_line,
     put_lines,
 )
-from forewarn.feed.hub import SHOWN_SECONDS
 from forewarn.feed.mirror import Mirror
 from forewarn.feed.notes import SELDOM
 from forewarn.feed.remote_verbs import RemoteVerbs
 from forewarn.feed.upstream import PATIENCE, Upstream
 from forewarn.metadata.board import Board
-from forewarn.metadata.http import open_unix_listener
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.document import Document
 from forewarn.protocol.vocabulary import EventId
@@ -51,6 +45,7 @@ from forewarn.transport.requests import TransportError
 
 Log: TypeAlias = MutableMapping[str, Any]
 WEB = scope_of("web")
+HOST = HostName("kvm-1")
 A, B = machine("a", "kvm-1", scope="web"), machine("b", "kvm-2", scope="web")
 
 
@@ -64,21 +59,21 @@ def center() -> Iterator[Center]:
 
 
 @pytest.fixture
-def relay(center: Center) -> Iterator[Front]:
+def relay(center: Center) -> Iterator[Relay]:
     """A relay on kvm-1, where a is."""
-    with front(center.port, center.relay_token("kvm-1")) as made:
+    with running_relay(center.port, center.relay_token("kvm-1")) as made:
         made.await_machine("a", 1)
         wait_until(lambda: made.follower.is_current, "the relay to be told all")
         yield made
 
 
-def approve(relay: Front, vm: str, event: str) -> tuple[int, dict[str, str]]:
+def approve(relay: Relay, vm: str, event: str) -> tuple[int, dict[str, str]]:
     body = {"StartRequests": [{"EventId": event}]}
     status, headers, _ = relay.ask(vm, "POST", body=body)
     return status, headers
 
 
-def test_machine_reads_at_its_relay_what_the_server_publishes(center: Center, relay: Front) -> None:
+def test_machine_reads_at_its_relay_what_the_server_publishes(center: Center, relay: Relay) -> None:
     center.publish(WEB, 2)
     relay.await_machine("a", 2)
 
@@ -88,13 +83,13 @@ def test_machine_reads_at_its_relay_what_the_server_publishes(center: Center, re
     assert document == {"DocumentIncarnation": 2, "Events": []}
 
 
-def test_relay_does_not_know_machines_of_other_hosts(relay: Front) -> None:
+def test_relay_does_not_know_machines_of_other_hosts(relay: Relay) -> None:
     assert relay.ask("b")[0] == 404
     assert approve(relay, "b", "x")[0] == 404
 
 
 def test_machine_that_waits_at_a_relay_is_answered_when_its_document_changes(
-    center: Center, relay: Front
+    center: Center, relay: Relay
 ) -> None:
     timer = threading.Timer(0.2, lambda: center.publish(WEB, 2))
     timer.start()
@@ -106,7 +101,7 @@ def test_machine_that_waits_at_a_relay_is_answered_when_its_document_changes(
     assert (status, answered["ETag"]) == (200, "2")
 
 
-def test_approval_at_a_relay_is_stored_and_shown(center: Center, relay: Front) -> None:
+def test_approval_at_a_relay_is_stored_and_shown(center: Center, relay: Relay) -> None:
     event = center.announce("a")
 
     status, _ = approve(relay, "a", event)
@@ -118,13 +113,13 @@ def test_approval_at_a_relay_is_stored_and_shown(center: Center, relay: Front) -
     assert relay.incarnation("a") == 2
 
 
-def test_event_that_is_not_known_is_refused_as_by_the_server(relay: Front) -> None:
+def test_event_that_is_not_known_is_refused_as_by_the_server(relay: Relay) -> None:
     assert approve(relay, "a", "00000000-0000-4000-8000-00000000ffff")[0] == 400
     path = "/metadata/forewarn/v1/events/00000000-0000-4000-8000-00000000ffff"
     assert relay.ask("a", path=path)[0] == 404
 
 
-def test_event_is_described_and_postponed_through_a_relay(center: Center, relay: Front) -> None:
+def test_event_is_described_and_postponed_through_a_relay(center: Center, relay: Relay) -> None:
     event = center.announce("a")
     path = f"/metadata/forewarn/v1/events/{event}"
 
@@ -139,7 +134,7 @@ def test_event_is_described_and_postponed_through_a_relay(center: Center, relay:
 
 
 def test_relay_serves_without_the_server_and_takes_no_approval(
-    center: Center, relay: Front
+    center: Center, relay: Relay
 ) -> None:
     event = center.announce("a")
     relay.await_machine("a", 2)
@@ -158,7 +153,7 @@ def test_relay_serves_without_the_server_and_takes_no_approval(
     center.start()
 
 
-def test_relay_converges_after_the_server_was_away(center: Center, relay: Front) -> None:
+def test_relay_converges_after_the_server_was_away(center: Center, relay: Relay) -> None:
     with capture_logs() as logs:
         center.stop()
         wait_until(lambda: not relay.follower.is_current, "the relay to notice")
@@ -189,7 +184,7 @@ def events_of(logs: Iterable[Log]) -> list[str]:
 def test_relay_resumes_where_it_was_when_only_the_connection_breaks(center: Center) -> None:
     lines: list[FeedLine] = []
     token = center.relay_token("kvm-1")
-    with front(center.port, token, keep=lambda _, line: lines.append(line)) as relay:
+    with running_relay(center.port, token, keep=lambda _, line: lines.append(line)) as relay:
         relay.await_machine("a", 1)
         reply = relay.follower._reply  # noqa: SLF001
         assert reply is not None
@@ -204,7 +199,7 @@ def test_relay_resumes_where_it_was_when_only_the_connection_breaks(center: Cent
 
 def test_relay_gives_a_silent_connection_up() -> None:
     """Whoever has lost the network hears nothing, not even that the connection has ended."""
-    hello = encode_line(Hello(feed="f", heartbeat_seconds=0.1))
+    hello = encode_line(Hello(feed="f", host=HOST, heartbeat_seconds=0.1))
     with closing(socket.create_server(("127.0.0.1", 0))) as silent, running_loop() as loop:
         upstream = Upstream(url=f"http://127.0.0.1:{silent.getsockname()[1]}", token=lambda: "x")
         mirror = Mirror(Board(), loop)
@@ -228,7 +223,8 @@ def test_relay_gives_a_silent_connection_up() -> None:
 
 def test_feed_that_ends_at_once_is_not_asked_for_all_the_time() -> None:
     """As by a proxy that lets no answer last."""
-    lines = encode_line(Hello(feed="f", heartbeat_seconds=5)) + encode_line(Mark(sequence=1))
+    hello = Hello(feed="f", host=HOST, heartbeat_seconds=5)
+    lines = encode_line(hello) + encode_line(Mark(sequence=1))
     with closing(socket.create_server(("127.0.0.1", 0))) as listener, running_loop() as loop:
         upstream = Upstream(url=f"http://127.0.0.1:{listener.getsockname()[1]}", token=lambda: "x")
         mirror = Mirror(Board(), loop)
@@ -249,7 +245,7 @@ def test_feed_that_ends_at_once_is_not_asked_for_all_the_time() -> None:
 
 
 def test_caller_that_is_gone_when_it_is_refused_is_no_failure(
-    relay: Front, caplog: pytest.LogCaptureFixture
+    relay: Relay, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Relays run on asyncio's own loop, where the end of such a connection is an OSError."""
     for _ in range(50):
@@ -287,11 +283,6 @@ def test_answer_that_drips_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         dripping.join(TIMEOUT)
 
     assert took < TIMEOUT / 2
-
-
-def test_front_waits_longer_for_the_server_than_that_for_another_front() -> None:
-    """Or what is stored would be refused whenever another front hangs."""
-    assert PATIENCE > SHOWN_SECONDS + 1
 
 
 def test_machine_that_asks_for_much_leaves_room_for_others() -> None:
@@ -353,7 +344,7 @@ def test_pauses_grow_up_to_a_limit_and_are_spread(failures: int, longest: float)
 
 
 def test_relay_with_a_wrong_token_says_so_and_serves_nobody(center: Center) -> None:
-    with capture_logs() as logs, front(center.port, "wrong") as relay:
+    with capture_logs() as logs, running_relay(center.port, "wrong") as relay:
         wait_until(lambda: logs, "a word")
         answer = relay.ask("a")
 
@@ -362,7 +353,7 @@ def test_relay_with_a_wrong_token_says_so_and_serves_nobody(center: Center) -> N
     assert (answer[0], answer[1]["Retry-After"]) == (503, "1")
 
 
-def test_approval_is_not_answered_before_the_board_shows_it(center: Center, relay: Front) -> None:
+def test_approval_is_not_answered_before_the_board_shows_it(center: Center, relay: Relay) -> None:
     """With the feed held up, it is stored but not shown, and so it is not acknowledged."""
     event = center.announce("a")
     relay.await_machine("a", 2)
@@ -374,7 +365,7 @@ def test_approval_is_not_answered_before_the_board_shows_it(center: Center, rela
         held.set()
         holding.wait(TIMEOUT)
 
-    relay.follower._marked = hold  # noqa: SLF001
+    relay.follower._keep = hold  # noqa: SLF001
     assert held.wait(TIMEOUT)
     center.publish(WEB, 4)
     answers: list[int] = []
@@ -390,7 +381,7 @@ def test_approval_is_not_answered_before_the_board_shows_it(center: Center, rela
     assert relay.incarnation("a") == 5, "the approval is in the next document"
 
 
-def test_incarnations_never_go_back(center: Center, relay: Front) -> None:
+def test_incarnations_never_go_back(center: Center, relay: Relay) -> None:
     """Also if the server does, which a replica that lags looks like."""
     center.publish(WEB, 9)
     relay.await_machine("a", 9)
@@ -407,7 +398,7 @@ def test_incarnations_never_go_back(center: Center, relay: Front) -> None:
     assert [(line["shown"], line["told"]) for line in behind] == [(9, 3)], "said once"
 
 
-def test_polls_at_a_relay_enable_events_soon(center: Center, relay: Front) -> None:
+def test_polls_at_a_relay_enable_events_soon(center: Center, relay: Relay) -> None:
     began = monotonic()
     relay.ask("a")
 
@@ -420,7 +411,7 @@ def test_polls_at_a_relay_enable_events_soon(center: Center, relay: Front) -> No
 
 
 def test_relay_tells_what_it_has_answered_when_it_stops(center: Center) -> None:
-    with front(center.port, center.relay_token("kvm-1")) as relay:
+    with running_relay(center.port, center.relay_token("kvm-1")) as relay:
         wait_until(lambda: relay.follower.is_current, "the relay to be told all")
         for _ in range(3):
             relay.ask("a")
@@ -430,32 +421,6 @@ def test_relay_tells_what_it_has_answered_when_it_stops(center: Center) -> None:
     assert center.tally.polls["2020-07-01"] == 3
     assert center.tally.posts == 1
     assert center.tally.refusals == {404: 1, 400: 1}
-
-
-def test_front_on_a_unix_socket_shows_what_was_changed_before_that_is_answered(
-    center: Center, tmp_path: Path
-) -> None:
-    path = tmp_path / "fronts.sock"
-    server = uvicorn.Server(configure(create_app(center.services)))
-    listener = open_unix_listener(path, 0o600)
-    thread = threading.Thread(
-        target=lambda: asyncio.run(server._serve([listener])),  # noqa: SLF001
-        daemon=True,
-    )
-    thread.start()
-    token = center.front_token("front-1")
-    with front(1, token, socket=str(path), is_prompt=True) as made:
-        made.await_machine("b", 1)
-        wait_until(lambda: center.hub.await_shown(0), "the first note")
-        for incarnation in range(2, 30):
-            center.publish(WEB, incarnation)
-            center.settle()
-
-            assert made.incarnation("b") == incarnation
-    center.hub.stop()
-    server.should_exit = True
-    thread.join(TIMEOUT)
-    assert not thread.is_alive()
 
 
 class CountingBoard(Board):
@@ -490,11 +455,11 @@ def test_little_at_once_is_entered_on_the_thread_that_answers_polls() -> None:
     board = CountingBoard()
     with running_loop() as loop:
         mirror = Mirror(board, loop)
-        mirror.take(Hello(feed="f", heartbeat_seconds=1))
+        mirror.take(Hello(feed="f", host=HOST, heartbeat_seconds=1))
         for line in many_lines():
             mirror.take(line)
         mirror.take(Mark(sequence=1))
-        mirror.take(Hello(feed="g", heartbeat_seconds=1))
+        mirror.take(Hello(feed="g", host=HOST, heartbeat_seconds=1))
         mirror.take(Mark(sequence=1))
 
     assert board.parts == ((), {}), "nothing of it is there any more"
@@ -519,7 +484,7 @@ def test_what_is_shown_can_be_told_in_lines() -> None:
     with running_loop() as loop:
         first, second = Mirror(one, loop), Mirror(two, loop)
         assert [*first.lines()] == []
-        first.take(Hello(feed="f", host=HostName("h"), heartbeat_seconds=1))
+        first.take(Hello(feed="f", host=HOST, heartbeat_seconds=1))
         for line in many_lines():
             first.take(line)
         unfinished = [decode_line(text) for text in first.lines()]
@@ -542,11 +507,11 @@ def test_place_is_forgotten_while_everything_is_told_anew() -> None:
         mirror = Mirror(Board(), loop)
         places = []
         for line in (
-            Hello(feed="f", heartbeat_seconds=1),
+            Hello(feed="f", host=HOST, heartbeat_seconds=1),
             Mark(sequence=3),
-            Hello(feed="f", resumed=True, heartbeat_seconds=1),
+            Hello(feed="f", host=HOST, resumed=True, heartbeat_seconds=1),
             Gone(virtual_machines=(VmName("x"),)),
-            Hello(feed="g", heartbeat_seconds=1),
+            Hello(feed="g", host=HOST, heartbeat_seconds=1),
         ):
             mirror.take(line)
             places.append(mirror.place)
@@ -554,7 +519,7 @@ def test_place_is_forgotten_while_everything_is_told_anew() -> None:
     assert places == ["", "f:3", "f:3", "f:3", ""]
 
 
-def test_incarnations_that_a_poller_reads_only_grow(center: Center, relay: Front) -> None:
+def test_incarnations_that_a_poller_reads_only_grow(center: Center, relay: Relay) -> None:
     seen: list[int] = []
     stopping = threading.Event()
 

@@ -1,18 +1,19 @@
-"""What fronts and relays are told: over a socket, by a server with a real store."""
+"""What relays are told: over a socket, by a server with a real store."""
 
-import threading
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
 
 import pytest
 from structlog.testing import capture_logs
-from tests.feed.conftest import BEAT, TIMEOUT, Center, machine, names, scope_of
+from tests.feed.conftest import BEAT, Center, machine, names, scope_of
 from tests.waiting import wait_until
 
-from forewarn.domain.names import VmName
+from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Topology
 from forewarn.feed.frames import MOST_IN_A_LINE, Gone, Mark, Put
+from forewarn.feed.subscriptions import Subscription
 from forewarn.ports.board import Posting
 
 A, B = machine("a", "kvm-1", scope="web"), machine("b", "kvm-2", scope="web")
@@ -29,12 +30,12 @@ def center() -> Iterator[Center]:
     made.close()
 
 
-def test_front_is_told_everything_first(center: Center) -> None:
-    with center.follow(center.front_token()) as heard:
+def test_relay_is_told_everything_of_its_host_first(center: Center) -> None:
+    with center.follow(center.relay_token("kvm-2")) as heard:
         heard.until_mark()
 
-    assert (heard.hello.host, heard.hello.resumed) == (None, False)
-    assert heard.machines == {vm.name: vm for vm in (A, B, SOLO)}
+    assert (heard.hello.host, heard.hello.resumed) == ("kvm-2", False)
+    assert heard.machines == {vm.name: vm for vm in (B, SOLO)}
     assert heard.incarnations == {WEB: 3, SOLO.scope_id: 0}
 
 
@@ -59,18 +60,12 @@ def test_follower_is_told_of_a_change(center: Center) -> None:
 
 
 def test_follower_is_told_what_is_gone(center: Center) -> None:
-    with (
-        center.follow(center.relay_token("kvm-2")) as relay,
-        center.follow(center.front_token()) as front,
-    ):
-        for heard in (relay, front):
-            heard.until_mark()
+    with center.follow(center.relay_token("kvm-2")) as heard:
+        heard.until_mark()
         center.place(A, B)
-        for heard in (relay, front):
-            heard.until(lambda it: SOLO.scope_id not in it.scopes, "what is gone")
+        heard.until(lambda it: SOLO.scope_id not in it.scopes, "what is gone")
 
-    assert names(relay.machines) == ["b"]
-    assert names(front.machines) == ["a", "b"]
+    assert names(heard.machines) == ["b"]
 
 
 def test_machine_that_moves_is_told_to_both_hosts(center: Center) -> None:
@@ -103,10 +98,10 @@ def test_relay_is_not_told_of_what_happens_elsewhere(center: Center) -> None:
 
 
 def test_documents_come_before_the_machines_that_read_them(center: Center) -> None:
-    with center.follow(center.front_token()) as heard:
+    with center.follow(center.relay_token("kvm-1")) as heard:
         heard.until_mark()
-        center.place(*(machine(f"m-{n}", scope=f"set-{n % 60}") for n in range(250)))
-        heard.until(lambda it: len(it.machines) == 250, "all machines")
+        center.place(*(machine(f"m-{n}", "kvm-1", scope=f"set-{n % 60}") for n in range(250)))
+        heard.until(lambda it: len(it.machines) == 250 and "a" not in it.machines, "all machines")
 
     puts = [line for line in heard.lines if isinstance(line, Put)]
     sizes = [len(line.documents) + len(line.scopes) + len(line.virtual_machines) for line in puts]
@@ -155,17 +150,19 @@ def test_relay_that_was_away_during_a_move_resumes_without_the_machine(center: C
 def test_follower_with_a_place_that_is_not_known_is_told_everything(
     center: Center, after: str
 ) -> None:
-    with center.follow(center.front_token(), after.format(feed=center.hub.feed)) as heard:
+    place = after.format(feed=center.hub.feed)
+
+    with center.follow(center.relay_token("kvm-2"), place) as heard:
         heard.until_mark()
 
     assert not heard.hello.resumed
-    assert len(heard.machines) == 3
+    assert len(heard.machines) == 2
 
 
 def test_follower_that_has_missed_more_than_is_remembered_is_told_everything() -> None:
     center = Center(most_remembered=5)
     center.place(A, B, SOLO)
-    token = center.front_token()
+    token = center.relay_token("kvm-1")
     try:
         with center.follow(token) as before:
             before.until_mark()
@@ -178,7 +175,7 @@ def test_follower_that_has_missed_more_than_is_remembered_is_told_everything() -
         center.await_hub()
         with center.follow(token, before.place) as long:
             long.until_mark()
-        center.place(*(machine(f"m-{n}") for n in range(10)))
+        center.place(*(machine(f"m-{n}", "kvm-1") for n in range(10)))
         center.await_hub()
         with center.follow(token, long.place) as longest:
             longest.until_mark()
@@ -201,8 +198,8 @@ def test_heartbeat_is_heard_when_nothing_happens(center: Center) -> None:
 
 
 def test_slow_reader_is_told_what_is_and_not_all_that_was(center: Center) -> None:
-    vms = [replace(machine(f"m-{n}"), tags={"much": "x" * 4_000}) for n in range(5_000)]
-    with center.follow(center.front_token()) as heard:
+    vms = [replace(machine(f"m-{n}", "kvm-1"), tags={"much": "x" * 4_000}) for n in range(5_000)]
+    with center.follow(center.relay_token("kvm-1")) as heard:
         heard.until_mark()
         center.place(A, B, SOLO, *vms)
         for incarnation in range(4, 200):
@@ -211,11 +208,11 @@ def test_slow_reader_is_told_what_is_and_not_all_that_was(center: Center) -> Non
 
     told = [line for line in heard.lines if isinstance(line, Put) and WEB in line.documents]
     assert len(told) < 20
-    assert len(heard.machines) == 5_003
+    assert len(heard.machines) == 5_001
 
 
 def test_streams_end_when_the_server_stops(center: Center) -> None:
-    with center.follow(center.front_token()) as heard:
+    with center.follow(center.relay_token("kvm-1")) as heard:
         heard.until_mark()
         center.stop()
 
@@ -225,57 +222,14 @@ def test_streams_end_when_the_server_stops(center: Center) -> None:
 
 def test_follower_that_hangs_up_is_forgotten(center: Center) -> None:
     with (
-        center.follow(center.front_token()) as front,
-        center.follow(center.relay_token("kvm-1")) as relay,
+        center.follow(center.relay_token("kvm-1")) as one,
+        center.follow(center.relay_token("kvm-2")) as two,
     ):
-        for heard in (front, relay):
+        for heard in (one, two):
             heard.until_mark()
         assert center.hub.followers == 2
 
     wait_until(lambda: center.hub.followers == 0, "the followers to be forgotten")
-
-
-def test_nobody_waits_for_fronts_if_there_are_none(center: Center) -> None:
-    center.publish(WEB, 4)
-
-    with center.follow(center.relay_token("kvm-1")) as relay:
-        relay.until_mark()
-        assert center.hub.await_shown(0)
-
-
-def test_what_was_changed_is_waited_for_until_all_fronts_show_it(center: Center) -> None:
-    one, two = center.front_token("front-1"), center.front_token("front-2")
-    with center.follow(one) as first, center.follow(two) as second:
-        for heard in (first, second):
-            heard.until_mark()
-        center.publish(WEB, 4)
-        is_shown = threading.Event()
-
-        def wait() -> None:
-            assert center.hub.await_shown(TIMEOUT)
-            is_shown.set()
-
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        for heard in (first, second):
-            heard.until(lambda it: it.incarnations[WEB] == 4, "the document")
-            heard.until_mark()
-
-        assert center.ask(one, "POST", "notes", {"sequence": first.sequence})[0] == 204
-        assert not is_shown.wait(0.1), "one front does not show it yet"
-        assert center.ask(two, "POST", "notes", {"sequence": second.sequence})[0] == 204
-        assert is_shown.wait(TIMEOUT)
-        waiting.join(TIMEOUT)
-
-
-def test_front_that_is_gone_is_not_waited_for(center: Center) -> None:
-    with center.follow(center.front_token()) as heard:
-        heard.until_mark()
-        center.publish(WEB, 4)
-        assert not center.hub.await_shown(0.05)
-    wait_until(lambda: center.hub.followers == 0, "the front to be forgotten")
-
-    assert center.hub.await_shown(0)
 
 
 def test_failure_while_a_change_is_taken_in_has_everybody_come_back(center: Center) -> None:
@@ -296,3 +250,14 @@ def test_failure_while_a_change_is_taken_in_has_everybody_come_back(center: Cent
             each.until(lambda it: it.incarnations[WEB] == 4, "the document")
     assert not again.hello.resumed
     assert [line["event"] for line in logs] == ["feed_failed"]
+
+
+def test_stream_that_is_over_says_nothing_of_what_it_has_not_told(center: Center) -> None:
+    """With a mark, its follower would come back to after a change that it was never told."""
+    hub, loop = center.hub, asyncio.new_event_loop()
+    over = Subscription(HostName("kvm-1"), loop, is_whole=True, is_over=True)
+    with center.follow(center.relay_token("kvm-1")) as heard:
+        heard.until_mark()
+
+        assert [*hub._tell(over)] == []  # noqa: SLF001
+    loop.close()

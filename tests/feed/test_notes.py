@@ -1,4 +1,4 @@
-"""When a front tells its server who has polled, and what it has answered."""
+"""When a relay tells its server who has polled, and what it has answered."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from tests.feed.conftest import Center, machine
 
 from forewarn.domain.names import VmName
-from forewarn.feed.notes import OFTEN, SELDOM, Notes
+from forewarn.feed.notes import SELDOM, Notes
 from forewarn.feed.upstream import Upstream
 from forewarn.ports.metrics import Tally
 
@@ -17,12 +17,12 @@ A, B = VmName("a"), VmName("b")
 class Noting:
     """Notes under a clock that is moved by hand."""
 
-    def __init__(self, center: Center, *, is_prompt: bool = False) -> None:
-        token = center.front_token() if is_prompt else center.relay_token("kvm-1")
+    def __init__(self, center: Center) -> None:
+        token = center.relay_token("kvm-1")
         upstream = Upstream(url=f"http://127.0.0.1:{center.port}", token=lambda: token)
         self.tally = Tally()
         self.now = 0.0
-        self.notes = Notes(upstream, self.tally, lambda: self.now, is_prompt=is_prompt)
+        self.notes = Notes(upstream, self.tally, lambda: self.now)
 
     def poll(self, *vms: VmName) -> None:
         for vm in vms:
@@ -60,16 +60,13 @@ def test_first_poll_of_a_machine_is_told_soon_and_later_ones_seldom(center: Cent
     assert center.polled == [(A,), (B,), (A,)]
 
 
-@pytest.mark.parametrize(("is_prompt", "seconds"), [(True, OFTEN), (False, SELDOM)])
-def test_counts_are_told_from_time_to_time(
-    center: Center, *, is_prompt: bool, seconds: float
-) -> None:
-    noting = Noting(center, is_prompt=is_prompt)
+def test_counts_are_told_from_time_to_time(center: Center) -> None:
+    noting = Noting(center)
     noting.tally.posts += 3
-    noting.wait(seconds - 1)
+    noting.wait(SELDOM - 1)
     before = center.tally.posts
     noting.wait(1)
-    noting.wait(seconds)
+    noting.wait(SELDOM)
 
     assert (before, center.tally.posts) == (0, 3)
 

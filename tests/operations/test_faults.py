@@ -1,12 +1,10 @@
 """What is written about faults."""
 
-from dataclasses import replace
-
 import pytest
 
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.fault import Fault, FaultKind
-from forewarn.operations.context import Context, FrontsError, Rules, SharedDatabaseError
+from forewarn.operations.context import Context
 from forewarn.operations.faults import record_fault_clear, record_fault_set
 from forewarn.ports.store import Store
 
@@ -29,26 +27,6 @@ def test_who_set_and_ended_a_fault_is_written(fleet: Store, operator: Context) -
         ("alice", "fault clear", "web-0", "status"),
         ("alice", "fault clear", "web-0", "all"),
     ]
-
-
-def test_fault_is_refused_where_other_replicas_would_not_know_of_it(
-    fleet: Store, operator: Context
-) -> None:
-    shared = replace(operator, rules=Rules(is_shared=True))
-
-    with pytest.raises(SharedDatabaseError, match="Faults need a server with a SQLite database"):
-        fleet.write(lambda tx: record_fault_set(tx, shared, "web-0", REFUSED))
-
-    assert written(fleet) == []
-
-
-def test_fault_is_refused_where_other_processes_answer(fleet: Store, operator: Context) -> None:
-    with_fronts = replace(operator, rules=Rules(has_fronts=True))
-
-    with pytest.raises(FrontsError, match="this server has fronts"):
-        fleet.write(lambda tx: record_fault_set(tx, with_fronts, "web-0", REFUSED))
-
-    assert written(fleet) == []
 
 
 def test_virtual_machine_that_is_none_is_refused(fleet: Store, operator: Context) -> None:

@@ -8,7 +8,7 @@ from tests.tasks import Assigner
 from forewarn.domain.errors import ScenarioOverError, UnknownVirtualMachineError
 from forewarn.domain.scenario import Scenario, ScenarioRunStatus
 from forewarn.files.scenario import ScenarioError, read_scenario
-from forewarn.operations.context import Context, FrontsError, Rules, SharedDatabaseError
+from forewarn.operations.context import Context, Rules, SharedDatabaseError
 from forewarn.operations.scenarios import (
     UnknownScenarioError,
     UnknownScenarioRunError,
@@ -55,22 +55,6 @@ def test_scenario_is_refused_on_a_database_that_others_share(
 
     with pytest.raises(SharedDatabaseError, match="Scenarios need a server"):
         fleet.write(lambda tx: start_scenario(tx, shared, SCENARIO, ["web-0"]))
-
-
-def test_only_a_scenario_with_faults_is_refused_where_other_processes_answer(
-    fleet: Store, operator: Context
-) -> None:
-    with_fronts = replace(operator, rules=Rules(has_fronts=True))
-    misbehaving = read_scenario("""
-name = "bad-night"
-[[step]]
-at = "0s"
-fault = "reset"
-""")
-
-    with pytest.raises(FrontsError, match="Scenarios with faults need a server"):
-        fleet.write(lambda tx: start_scenario(tx, with_fronts, misbehaving, ["web-0"]))
-    fleet.write(lambda tx: start_scenario(tx, with_fronts, SCENARIO, ["web-0"]))
 
 
 def test_scenario_is_begun_with_the_machines_it_happens_to(fleet: Store, operator: Context) -> None:

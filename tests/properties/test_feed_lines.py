@@ -70,7 +70,7 @@ LINES = (
     st.builds(
         Hello,
         feed=TEXTS,
-        host=st.none() | TEXTS.map(HostName),
+        host=TEXTS.map(HostName),
         resumed=st.booleans(),
         heartbeat_seconds=st.floats(0.1, 60),
     )
@@ -143,10 +143,11 @@ def test_line_that_cannot_be_read_is_said_to_be_one(text: bytes) -> None:
         {"heartbeat_seconds": 1e300},
         {"feed": 5},
         {"host": 5},
+        {"host": None},
     ],
 )
 def test_hello_that_nobody_could_go_on_with_cannot_be_read(member: dict[str, object]) -> None:
-    hello = json.loads(encode_line(Hello(feed="x", heartbeat_seconds=5)))
+    hello = json.loads(encode_line(Hello(feed="x", host=HostName("kvm-1"), heartbeat_seconds=5)))
 
     with pytest.raises(FeedLineError, match="invalid line"):
         decode_line(json.dumps(hello | member).encode())
@@ -173,7 +174,7 @@ def test_machine_that_no_board_could_show_cannot_be_read(member: dict[str, objec
 
 
 def test_feed_of_another_version_is_refused_with_what_to_do() -> None:
-    hello = json.loads(encode_line(Hello(feed="x", heartbeat_seconds=5)))
+    hello = json.loads(encode_line(Hello(feed="x", host=HostName("kvm-1"), heartbeat_seconds=5)))
 
     with pytest.raises(FeedLineError, match="Upgrade both to the same release"):
         decode_line(json.dumps(hello | {"protocol": 2}).encode())

@@ -74,7 +74,7 @@ def test_explanation_of_an_event_says_who_moved_where(moves: Moves) -> None:
     assert sentence in [reason.sentence for reason in found.reasons]
 
 
-def test_move_alters_no_document_but_is_told_to_fronts(moves: Moves) -> None:
+def test_move_alters_no_document_but_is_told_to_relays(moves: Moves) -> None:
     event = moves.begin("web-0", "web-1")
     before, changes = incarnation(moves), list[StoreChange]()
     moves.store.listen(changes.append)

@@ -55,15 +55,10 @@ class ControlServer(uvicorn.Server):
         refusals: Refusals,
     ) -> None:
         super().__init__(configure(app, tls=certificate.context if certificate else None))
-        self._app = app
         self._certificate = certificate
         self._listeners = list(listeners)
         self._streams = tuple(streams)
         self._refusals = refusals
-
-    def for_fronts(self, listeners: Iterable[socket.socket]) -> "ControlServer":
-        """Return the server of the same API on private *listeners*, where nobody needs TLS."""
-        return ControlServer(self._app, listeners, refusals=self._refusals)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
@@ -169,7 +164,7 @@ def _make_services(
         jumps=lambda: replica.clock_watch.jumps,
         showings=replica.showings.pending,
         journal=replica.journal.requests if replica.settings.journal else None,
-        front_services=replica.front_services,
+        relay_services=replica.relay_services,
         refused=refused,
     )
 

@@ -21,8 +21,8 @@ from forewarn.emulator.faults import MemoryFaults
 from forewarn.emulator.journal import MemoryJournal
 from forewarn.executors.simulated import Manual
 from forewarn.executors.watcher import TaskWatcher
-from forewarn.feed.front_services import FrontPasses, FrontServices
 from forewarn.feed.hub import Hub
+from forewarn.feed.relay_services import RelayServices
 from forewarn.gates.asked_gates import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
@@ -144,7 +144,6 @@ class Replica:
     board: Board
     store_feed: StoreFeed
     hub: Hub
-    passes: FrontPasses = field(default_factory=FrontPasses)
     clock: Clock
     faults: MemoryFaults
     journal: MemoryJournal
@@ -171,26 +170,20 @@ class Replica:
     def settle(self) -> None:
         """Do all that is due, before anybody is answered, under the virtual clock.
 
-        Under the real clock the scheduler does it by itself: it hears of every commit. Under both,
-        every front of this server shows it then.
+        Under the real clock the scheduler does it by itself: it hears of every commit.
         """
         if isinstance(self.clock, VirtualClock):
             self.candidate.scheduler.settle()
-        self.hub.await_shown()
 
     def verbs(self, host: HostName | None) -> StoreVerbs:
         """Return what virtual machines on *host*, or on any, can have done."""
         return StoreVerbs(self.store, self.context, self.settle, host)
 
     @property
-    def front_services(self) -> FrontServices:
-        """What this server does for its fronts and for relays."""
-        return FrontServices(
-            hub=self.hub,
-            verbs=self.verbs,
-            polled=self.polls.note_all,
-            tally=self.tally,
-            passes=self.passes,
+    def relay_services(self) -> RelayServices:
+        """What this server does for relays."""
+        return RelayServices(
+            hub=self.hub, verbs=self.verbs, polled=self.polls.note_all, tally=self.tally
         )
 
     def metadata_server(self, listeners: Iterable[socket.socket]) -> MetadataServer:

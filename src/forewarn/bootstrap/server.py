@@ -14,7 +14,6 @@ import structlog
 
 from forewarn.bootstrap.address import leave_address, public_url
 from forewarn.bootstrap.database import OpenDatabase, open_database, own, wait_for
-from forewarn.bootstrap.fronts import Fronts
 from forewarn.bootstrap.listening import Listeners, open_listeners
 from forewarn.bootstrap.machine_sources import ReloadableSources
 from forewarn.bootstrap.node import held
@@ -35,7 +34,6 @@ from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.connections.event_loop import fastest_loop
 from forewarn.environment import environment_with, notify_socket
 from forewarn.executors.watcher import TaskWatcher
-from forewarn.feed.front_order import FrontOrder
 from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import App, MetadataServer
 from forewarn.notifications.configuration import read_notifications
@@ -188,7 +186,6 @@ async def _serve(
     control = control_server(
         replica, listeners.control, is_ready=lambda: metadata.started and not metadata.should_exit
     )
-    for_fronts = control.for_fronts(listeners.private)
     # What is there now stays. To look through it for garbage took 0.2 s, with everybody waiting.
     gc.freeze()
     replica.candidate.campaign()
@@ -198,18 +195,13 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             group.create_task(metadata.run_until_stopped())
             group.create_task(control.serve())
-            group.create_task(for_fronts.serve())
-            fronts = _make_fronts(replica, listeners, metadata)
-            running = group.create_task(fronts.run())
             if ready is not None:
                 _obey(group, replica, (metadata, control), ready)
             try:
                 await errand()
             finally:
                 metadata.stop()
-                fronts.stop()
-                await asyncio.wait({running})  # they ask the server until they have ended
-                control.should_exit = for_fronts.should_exit = True
+                control.should_exit = True
     finally:
         await _end(replica, threads)
         log.info("stopped")
@@ -225,25 +217,6 @@ async def _end(replica: Replica, threads: Sequence[SupervisedThread]) -> None:
         await asyncio.to_thread(thread.join)
     event_log.stop()
     await asyncio.to_thread(event_log.join)
-
-
-def _make_fronts(replica: Replica, listeners: Listeners, server: MetadataServer) -> Fronts:
-    settings = replica.settings
-
-    def order(name: str, files: Sequence[int]) -> FrontOrder:
-        return FrontOrder(
-            listeners=tuple(files),
-            server=str(listeners.private[0].getsockname()),
-            secret=replica.passes.issue(name),
-            default_vm=settings.default_vm,
-            trust_path=settings.trust_path,
-            trusted_proxies=settings.trusted_proxies,
-            proxy_secret=settings.proxy_secret or "",
-            log_format=settings.log_format,
-            log_level=settings.log_level,
-        )
-
-    return Fronts(listeners.fronts, order, server, replica.supervisor.failures)
 
 
 def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:

@@ -157,7 +157,6 @@ def make_rules(settings: Settings) -> Rules:
         is_simulated=settings.executor is ExecutorKind.SIMULATED,
         document_retention=parse_duration(settings.document_retention),
         is_shared=settings.is_shared,
-        has_fronts=settings.fronts > 0,
         owner_grace=parse_duration(settings.owner_grace),
     )
 

@@ -103,7 +103,6 @@ HINTS: Final[Mapping[str, str]] = {
     "host-closed": "try: forewarn host open {host}",
     "host-under-way": "try: forewarn maintenance explain {maintenance_id}",
     "shared-database": "use a separate server: forewarn serve --database FILE",
-    "fronts": "use a server that was started without --fronts",
     "unknown-scenario": "try: forewarn scenario list",
     "unknown-scenario-run": "try: forewarn scenario status",
     "scenario-over": "try: forewarn scenario status {run_id}",

@@ -38,7 +38,7 @@ from forewarn.control import (
 )
 from forewarn.control.arm import add_arm_route
 from forewarn.control.authentication import API_PREFIX, OPENAPI_PATH, Authentication, OriginCheck
-from forewarn.control.front import front_routes
+from forewarn.control.front import relay_routes
 from forewarn.control.host_offers import host_offer_routes
 from forewarn.control.problems import handle_problems
 from forewarn.control.refusal_audit import RefusalAudit
@@ -97,11 +97,10 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     app.state.services = services
     app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)
     app.router.routes.extend(_routes())
-    app.router.routes.extend(front_routes())
+    app.router.routes.extend(relay_routes())
     app.router.routes.extend(host_offer_routes())
     arm_route = add_arm_route(app)
-    passes = services.front_services.passes if services.front_services else None
-    app.add_middleware(Authentication, authenticate=services.authenticate, passes=passes)
+    app.add_middleware(Authentication, authenticate=services.authenticate)
     app.add_middleware(OriginCheck, names=names, own_host=own_host)
     # Around them, because a caller without a token is refused too.
     app.state.refusals = Refusals(services)

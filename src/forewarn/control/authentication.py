@@ -13,7 +13,6 @@ from forewarn.connections.forwarding import FORWARDING
 from forewarn.connections.origins import check_origin, is_loopback
 from forewarn.control.problems import UnauthorizedError, is_arm_path, problem_of, respond
 from forewarn.domain.access import Principal, TokenExpiredError, TokenRevokedError
-from forewarn.feed.front_services import FrontPasses
 from forewarn.operations.access import hash_secret
 from forewarn.protocol.errors import ForewarnError
 
@@ -48,15 +47,9 @@ class OriginCheck:
 class Authentication:
     """ASGI middleware that lets only callers with a token pass, and tells who it is."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        authenticate: Callable[[str], Principal | None],
-        passes: FrontPasses | None = None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, authenticate: Callable[[str], Principal | None]) -> None:
         self._app = app
         self._authenticate = authenticate
-        self._passes = passes or FrontPasses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with `state.principal` and `state.token_hash`, or answer 401.
@@ -83,10 +76,7 @@ class Authentication:
     async def _identify(self, token: str) -> Principal:
         if not token:
             raise UnauthorizedError(given=False)
-        # Fronts first, and not on a thread: all threads may wait for what a front is about to say.
-        principal = self._passes.identify(token)
-        if principal is None:
-            principal = await run_in_threadpool(self._authenticate, token)
+        principal = await run_in_threadpool(self._authenticate, token)
         if principal is None:
             raise UnauthorizedError(given=True)
         return principal

@@ -1,8 +1,7 @@
-"""/front: the feed, and what fronts and relays ask on behalf of their virtual machines.
+"""/front: the feed, and what relays ask on behalf of their virtual machines.
 
-Fronts answer virtual machines while operators wait for them to show what was changed. So nothing
-here needs one of the threads on which operators wait; it is plain ASGI, and no part of the OpenAPI
-document. docs/reference/feed.md describes it.
+It is plain ASGI, because there may be twenty thousand relays, and no part of the OpenAPI document.
+docs/reference/feed.md describes it.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -20,10 +19,11 @@ from starlette.routing import BaseRoute, Route
 
 from forewarn.control.authentication import API_PREFIX
 from forewarn.desk.schemas import RequestModel
-from forewarn.domain.access import Principal
-from forewarn.domain.names import VmName
+from forewarn.domain.access import AccessError, Principal
+from forewarn.domain.errors import says
+from forewarn.domain.names import HostName, VmName
 from forewarn.domain.roles import Role
-from forewarn.feed.front_services import FrontServices
+from forewarn.feed.relay_services import RelayServices
 from forewarn.feed.subscriptions import Following
 from forewarn.protocol import vocabulary
 from forewarn.protocol.errors import ForewarnError
@@ -44,7 +44,14 @@ _Status = Annotated[int, Field(ge=400, le=599)]
 _Number = Annotated[StrictInt, Field(ge=0, le=2**53)]
 
 
-class FrontStartRequests(RequestModel):
+@says("The token {name} is not limited to a host; use a token with the role relay.")
+class NoHostError(AccessError):
+    """A token without a host."""
+
+    name: str
+
+
+class RelayStartRequests(RequestModel):
     """StartRequests of a virtual machine that is at *where*."""
 
     vm: _Name
@@ -52,7 +59,7 @@ class FrontStartRequests(RequestModel):
     where: _Where = ""
 
 
-class FrontPostponement(RequestModel):
+class RelayPostponement(RequestModel):
     """An event that a virtual machine postpones."""
 
     vm: _Name
@@ -60,18 +67,17 @@ class FrontPostponement(RequestModel):
     where: _Where = ""
 
 
-class FrontNotes(RequestModel):
-    """What a front shows by now, who has polled, and the counts since the last notes."""
+class RelayNotes(RequestModel):
+    """Who has polled, and the counts since the last notes."""
 
-    sequence: _Number = 0
     polled: Annotated[list[_Name], Field(max_length=100_000)] = Field(default_factory=list)
     polls: dict[_Name, _Number] = Field(default_factory=dict)
     posts: _Number = 0
     refusals: dict[_Status, _Number] = Field(default_factory=dict)
 
 
-def front_routes() -> tuple[BaseRoute, ...]:
-    """Return the routes for fronts and relays."""
+def relay_routes() -> tuple[BaseRoute, ...]:
+    """Return the routes for relays."""
     return (
         Route(f"{FRONT_PREFIX}/feed", _feed, methods=["GET"]),
         Route(f"{FRONT_PREFIX}/start-requests", _request_starts, methods=["POST"]),
@@ -82,11 +88,10 @@ def front_routes() -> tuple[BaseRoute, ...]:
 
 
 async def _feed(request: Request) -> Response:
-    services, principal = _identify(request)
+    services, _, host = _identify(request)
     feed, _, sequence = request.query_params.get("after", "").rpartition(":")
     following = Following(
-        name=principal.name,
-        host=principal.host,
+        host=host,
         feed=feed,
         sequence=int(sequence) if sequence.isdecimal() and len(sequence) <= _MOST_DIGITS else -1,
     )
@@ -99,57 +104,63 @@ async def _feed(request: Request) -> Response:
 
 
 async def _request_starts(request: Request) -> Response:
-    services, principal = _identify(request)
-    order = await read_body(request, FrontStartRequests)
-    receipt = await services.verbs(principal.host).request_start(
+    services, name, host = _identify(request)
+    order = await read_body(request, RelayStartRequests)
+    receipt = await services.verbs(host).request_start(
         VmName(order.vm),
         tuple(EventId(each) for each in order.event_ids),
-        where=_where(principal, order.where),
+        where=_where(name, order.where),
     )
     return JSONResponse(asdict(receipt))
 
 
 async def _describe_event(request: Request) -> Response:
-    services, principal = _identify(request)
+    services, _, host = _identify(request)
     vm = VmName(request.query_params.get("vm", ""))
-    return JSONResponse(await services.verbs(principal.host).describe_event(vm, _event_id(request)))
+    return JSONResponse(await services.verbs(host).describe_event(vm, _event_id(request)))
 
 
 async def _postpone(request: Request) -> Response:
-    services, principal = _identify(request)
-    order = await read_body(request, FrontPostponement)
-    described = await services.verbs(principal.host).postpone(
+    services, name, host = _identify(request)
+    order = await read_body(request, RelayPostponement)
+    described = await services.verbs(host).postpone(
         VmName(order.vm),
         _event_id(request),
         order.not_before,
-        where=_where(principal, order.where),
+        where=_where(name, order.where),
     )
     return JSONResponse(described)
 
 
 async def _take_notes(request: Request) -> Response:
-    services, principal = _identify(request)
-    notes = await read_body(request, FrontNotes)
-    if principal.host is None:
-        services.hub.note_shown(principal.name, notes.sequence)
-    polled = tuple(services.hub.find(notes.polled, principal.host))
+    services, _, host = _identify(request)
+    notes = await read_body(request, RelayNotes)
+    polled = tuple(services.hub.find(notes.polled, host))
     if polled:
         services.polled(polled)
     services.tally.add(notes.polls, notes.posts, notes.refusals)
     return Response(status_code=204)
 
 
-def _identify(request: Request) -> tuple[FrontServices, Principal]:
+def identify_relay(request: Request) -> tuple[str, HostName]:
+    """Return the name of the token, and the host that it is limited to."""
     principal: Principal = request.state.principal
     principal.require(Role.RELAY)
-    services: FrontServices | None = request.app.state.services.front_services
+    if principal.host is None:  # no token of this role is stored without one
+        raise NoHostError(principal.name)
+    return principal.name, principal.host
+
+
+def _identify(request: Request) -> tuple[RelayServices, str, HostName]:
+    name, host = identify_relay(request)
+    services: RelayServices | None = request.app.state.services.relay_services
     if services is None:
         raise HTTPException(404)
-    return services, principal
+    return services, name, host
 
 
-def _where(principal: Principal, where: str) -> str:
-    return where if principal.host is None else f"{where} via relay {principal.name}".strip()
+def _where(name: str, where: str) -> str:
+    return f"{where} via relay {name}".strip()
 
 
 def _event_id(request: Request) -> EventId:

@@ -1,6 +1,6 @@
 """/front/host-work: what a host fetches, and how it says that it took it and how far it is.
 
-Its token is that of the relay, and confines it to its host. As the routes for fronts it is plain
+Its token is that of the relay, and confines it to its host. As the routes for relays it is plain
 ASGI, and no part of the OpenAPI document; docs/reference/feed.md describes it.
 """
 
@@ -15,14 +15,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from forewarn.control.front import FRONT_PREFIX, read_body
+from forewarn.control.front import FRONT_PREFIX, identify_relay, read_body
 from forewarn.desk.schemas import RequestModel
 from forewarn.desk.services import Services
-from forewarn.domain.access import AccessError, Principal
 from forewarn.domain.errors import InvalidError, says
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, name_key
-from forewarn.domain.roles import Role
 from forewarn.domain.task import Task, TaskKey
 from forewarn.operations.context import Context
 from forewarn.operations.tasks import (
@@ -37,13 +35,6 @@ from forewarn.ports.store import Transaction
 _PREFIX: Final = f"{FRONT_PREFIX}/host-work"
 _LONGEST_REASON: Final = 500
 _LONGEST_TIMEOUT: Final = 30 * 86400.0
-
-
-@says("The token {name} is not limited to a host; use a token with the role relay.")
-class NoHostError(AccessError):
-    """A token without a host."""
-
-    name: str
 
 
 @says("Host {host!r} cannot be reported; a host can only report machines on itself.")
@@ -84,7 +75,8 @@ def host_offer_routes() -> tuple[BaseRoute, ...]:
 
 
 async def _list(request: Request) -> Response:
-    services, _, host = _identify(request)
+    _, host = identify_relay(request)
+    services: Services = request.app.state.services
     described = await asyncio.to_thread(
         services.store.read,
         lambda reading: [_describe(task) for task in find_fetched_tasks(reading, host)],
@@ -93,13 +85,13 @@ async def _list(request: Request) -> Response:
 
 
 async def _take(request: Request) -> Response:
-    _identify(request)
+    identify_relay(request)
     details = (await read_body(request, OfferTaking)).model_dump(exclude_none=True)
     return await _write(request, partial(take_task, details=details))
 
 
 async def _report(request: Request) -> Response:
-    *_, host = _identify(request)
+    _, host = identify_relay(request)
     report = await read_body(request, OfferReport)
     if report.host is not None and name_key(report.host) != name_key(host):
         raise OtherHostError(report.host)
@@ -111,14 +103,6 @@ async def _report(request: Request) -> Response:
     return await _write(request, partial(report_fetched_task, said=said))
 
 
-def _identify(request: Request) -> tuple[Services, Principal, HostName]:
-    principal: Principal = request.state.principal
-    principal.require(Role.RELAY)
-    if principal.host is None:  # a front process of this server
-        raise NoHostError(principal.name)
-    return request.app.state.services, principal, principal.host
-
-
 def _describe(task: Task) -> dict[str, object]:
     order = {**task.details["order"], "epoch": task.epoch}
     return {"name": task.name, "status": describe_offer(task), "order": order}
@@ -128,9 +112,10 @@ async def _write(
     request: Request,
     work: Callable[[Transaction, Context, HostName, TaskKey], None],
 ) -> Response:
-    services, principal, host = _identify(request)
+    name, host = identify_relay(request)
+    services: Services = request.app.state.services
     key = str(request.path_params["operation_id"]), str(request.path_params["task"])
     where = request.client.host if request.client else ""
-    asked = replace(services.context(principal.name), where=where, actor=Actor.OPERATOR)
+    asked = replace(services.context(name), where=where, actor=Actor.OPERATOR)
     await asyncio.wrap_future(services.store.submit(lambda tx: work(tx, asked, host, key)))
     return Response(status_code=204)

@@ -13,7 +13,7 @@ from forewarn.domain.access import Principal
 from forewarn.domain.errors import ConflictError, says
 from forewarn.domain.gate import Answer
 from forewarn.domain.scenario import Scenario
-from forewarn.feed.front_services import FrontServices
+from forewarn.feed.relay_services import RelayServices
 from forewarn.operations.context import Context
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
@@ -130,7 +130,7 @@ class Services:
     """From when on changes were served, as far as it is not written down yet."""
     journal: Callable[[], Sequence[JournalEntry]] | None = None
     """The last requests of virtual machines, if they are kept."""
-    front_services: FrontServices | None = None
-    """What fronts and relays are served with, if this server has any."""
+    relay_services: RelayServices | None = None
+    """What relays are served with, if this server has any."""
     refused: Counter[str] = field(default_factory=Counter)
     """How often each kind of problem was answered. The audit counts; others only read."""

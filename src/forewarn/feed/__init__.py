@@ -1,1 +1,1 @@
-"""The feed: documents and who is who, as they change, for fronts and relays."""
+"""The feed: documents and who is who, as they change, for relays."""

@@ -1,4 +1,4 @@
-"""A front's or a relay's thread that follows the feed of a server, for as long as it runs.
+"""A relay's thread that follows the feed of a server, for as long as it runs.
 
 It connects again after every trouble, later and later, and goes on where it was. What it was told
 stays on the board meanwhile: polls are answered without the server.
@@ -37,12 +37,8 @@ def back_off(failures: int, chance: float) -> float:
     return longest * (0.5 + chance / 2)
 
 
-MarkListener: TypeAlias = Callable[[int, bool], None]
-"""Somebody who is told up to which sequence all is shown, and whether the server was away."""
-
-
 class Follower(Generic[P]):
-    """Shows on *mirror* what the server *upstream* says; *marked* is told of each mark shown.
+    """Shows on *mirror* what the server *upstream* says.
 
     *troubled* is told why it cannot be followed; what it raises ends the following.
     """
@@ -54,14 +50,12 @@ class Follower(Generic[P]):
         *,
         chance: Callable[[], float],
         keep: LineKeeper = lambda _text, _line: None,
-        marked: MarkListener = lambda _sequence, _is_first: None,
         troubled: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._upstream = upstream
         self._mirror = mirror
         self._chance = chance
         self._keep = keep
-        self._marked = marked
         self._troubled = troubled
         self._stopping = threading.Event()
         self._reply: StreamedReply | None = None
@@ -119,11 +113,10 @@ class Follower(Generic[P]):
         self._keep(text.rstrip(b"\n"), line)
         self._mirror.take(line)
         if isinstance(line, Mark):
-            is_first, self.is_current = not self.is_current, True
-            if is_first:
+            if not self.is_current:
                 self._trouble = ""
                 _log.info("feed_followed", sequence=line.sequence)
-            self._marked(line.sequence, is_first)
+            self.is_current = True
 
     def _tell(self, trouble: str) -> None:
         if trouble != self._trouble:

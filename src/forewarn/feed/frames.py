@@ -2,7 +2,7 @@
 
 A line says what is, never what differs from something, so that it may be heard twice. Whoever reads
 ignores lines and members that it does not know: a newer server may send some. Strings that many
-virtual machines have in common are kept once, because a front holds a million of them.
+virtual machines have in common are kept once, because a relay may hold many of them.
 """
 
 import json
@@ -39,7 +39,7 @@ LONGEST_HEARTBEAT: Final = 3600.0
 _SHARED_TEXTS: Final = ("zone", "location", "resource_group", "subscription_id")
 _NO_TAGS: Final[Mapping[str, str]] = {}
 _NO_POLICY: Final = Policy()
-"""What a scope lets happen is decided on the server; a front does not know it."""
+"""What a scope lets happen is decided on the server; a relay does not know it."""
 
 
 class FeedLineError(ForewarnError):
@@ -50,11 +50,11 @@ class FeedLineError(ForewarnError):
 class Hello:
     """The first line. Unless the feed was *resumed*, all that there is follows.
 
-    *host* is the one whose virtual machines are told, None if those of all hosts are.
+    *host* is the one whose virtual machines are told.
     """
 
     feed: str
-    host: HostName | None = None
+    host: HostName
     resumed: bool = False
     heartbeat_seconds: float
 
@@ -203,12 +203,12 @@ def _read_hello(content: Mapping[str, Any]) -> Hello:
             f"The server uses version {content['protocol']} of the feed, but this release uses "
             f"version {PROTOCOL}. Upgrade both to the same release."
         )
-    host, heartbeat = content["host"], float(content["heartbeat_seconds"])
+    heartbeat = float(content["heartbeat_seconds"])
     if not 0 < heartbeat <= LONGEST_HEARTBEAT:
         raise ValueError(heartbeat)
     return Hello(
         feed=_text(content["feed"]),
-        host=None if host is None else HostName(_text(host)),
+        host=HostName(_text(content["host"])),
         resumed=bool(content["resumed"]),
         heartbeat_seconds=heartbeat,
     )

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from threading import Condition, Lock
+from threading import Lock
 from typing import Final
 
 import structlog
@@ -27,12 +27,8 @@ from forewarn.feed.recent import MOST_REMEMBERED, Recent, Trace, trace
 from forewarn.feed.subscriptions import Following, Subscription
 from forewarn.ports.board import BoardReading, Posting
 
-HEARTBEAT_SECONDS: Final = 5.0
-"""How long a front hears nothing at most."""
-RELAY_HEARTBEAT_SECONDS: Final = 15.0
-"""The same for relays, of which there may be twenty thousand."""
-SHOWN_SECONDS: Final = 5.0
-"""How long is waited at most until all fronts of this server show something."""
+HEARTBEAT_SECONDS: Final = 15.0
+"""How long a follower hears nothing at most; there may be twenty thousand of them."""
 _LINES_AT_ONCE: Final = 8
 _TELLERS: Final = 2
 
@@ -47,7 +43,7 @@ class _Round:
     topology: Topology
     names: Iterable[VmName]
     scope_ids: Iterable[ScopeId]
-    gone_scopes: Iterable[ScopeId] = ()
+    gone_scopes: Iterable[ScopeId]
 
 
 class Hub:
@@ -57,28 +53,27 @@ class Hub:
         self,
         board: BoardReading,
         *,
-        heartbeats: tuple[float, float] = (HEARTBEAT_SECONDS, RELAY_HEARTBEAT_SECONDS),
+        heartbeat: float = HEARTBEAT_SECONDS,
         most_remembered: int = MOST_REMEMBERED,
     ) -> None:
         self.feed: Final = secrets.token_hex(8)
         """What tells the sequences of this run from those of others."""
         self._board = board
-        self._heartbeats = heartbeats
+        self._heartbeat = heartbeat
         self._noting = Lock()
         """For as long as it takes to count; the lock below may be held for longer."""
         self._sequence = 0
         self._worker: ThreadPoolExecutor | None = None
         """Works out what has changed, once there has been a subscription."""
-        # Of their own: whoever waits for fronts may hold all threads that others share.
+        # Of their own: slow requests of operators may hold all threads that others share.
         self._tellers = ThreadPoolExecutor(_TELLERS, thread_name_prefix="feed-teller")
         self._lock = Lock()
-        self._shown = Condition()
         self._told = 0
         """The last sequence that followers have been told of, or will be in their next round."""
         self._topology = NO_FLEET
         self._recent = Recent(most_remembered)
-        self._fronts: set[Subscription] = set()
-        self._relays: dict[str, set[Subscription]] = {}
+        self._followers: dict[str, set[Subscription]] = {}
+        """By host."""
         self._hosts: HostIndex | None = None
         self._is_stopped = False
 
@@ -108,7 +103,7 @@ class Hub:
     async def stream(self, following: Following) -> AsyncGenerator[bytes]:
         """Yield what *following* is told, in parts of a few lines, until its end."""
         loop = asyncio.get_running_loop()
-        subscription = Subscription(following.name, following.host, loop)
+        subscription = Subscription(following.host, loop)
         try:
             yield await loop.run_in_executor(self._tellers, self._greet, subscription, following)
             while not subscription.is_over:
@@ -121,7 +116,7 @@ class Hub:
                 else:
                     yield encode_line(Mark(sequence=told))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._heartbeat_of(subscription)):
+                    async with asyncio.timeout(self._heartbeat):
                         await subscription.news.wait()
         finally:
             # Not awaited, because the stream may have been canceled; on a thread, because somebody
@@ -129,29 +124,8 @@ class Hub:
             with suppress(RuntimeError):  # the server has stopped
                 self._tellers.submit(self._leave, subscription)
 
-    def note_shown(self, name: str, sequence: int) -> None:
-        """Take note that the front called *name* shows all up to *sequence*."""
-        with self._shown:
-            for each in tuple(self._fronts):
-                if each.name == name:
-                    each.shown = max(each.shown, sequence)
-            self._shown.notify_all()
-
-    def await_shown(self, seconds: float = SHOWN_SECONDS) -> bool:
-        """Wait until all fronts of this server show what is put up now; tell whether they do."""
-        if not self._fronts:
-            return True
-        sequence = self._sequence
-
-        def is_shown() -> bool:
-            counted = (each for each in tuple(self._fronts) if each.is_counted)
-            return all(each.shown >= sequence for each in counted)
-
-        with self._shown:
-            return self._shown.wait_for(is_shown, seconds)
-
-    def find(self, names: Iterable[str], host: HostName | None) -> Iterator[VmName]:
-        """Yield which of *names* are virtual machines on *host*; None is any host, or none."""
+    def find(self, names: Iterable[str], host: HostName) -> Iterator[VmName]:
+        """Yield which of *names* are virtual machines on *host*."""
         known = self._board.topology.virtual_machines
         for name in names:
             vm = known.get(VmName(name))
@@ -178,7 +152,7 @@ class Hub:
                 feed=self.feed,
                 host=subscription.host,
                 resumed=resumed,
-                heartbeat_seconds=self._heartbeat_of(subscription),
+                heartbeat_seconds=self._heartbeat,
             )
         )
 
@@ -190,29 +164,23 @@ class Hub:
 
     def _admit(self, subscription: Subscription) -> None:
         host = subscription.host_key
-        if host is None:
-            self._fronts.add(subscription)
-            return
         if self._hosts is None:
             self._hosts = HostIndex(self._topology)
-            for known in self._relays:
+            for known in self._followers:
                 self._hosts.follow(known)
-        if host not in self._relays:
-            self._relays[host] = set()
+        if host not in self._followers:
+            self._followers[host] = set()
             self._hosts.follow(host)
-        self._relays[host].add(subscription)
+        self._followers[host].add(subscription)
 
     def _leave(self, subscription: Subscription) -> None:
         with self._lock:
             subscription.is_over = True
-            self._fronts.discard(subscription)
-            here = self._relays.get(subscription.host_key or "", set())
+            here = self._followers.get(subscription.host_key, set())
             here.discard(subscription)
-            if self._hosts is not None and subscription.host_key in self._relays and not here:
-                del self._relays[subscription.host_key]
+            if self._hosts is not None and subscription.host_key in self._followers and not here:
+                del self._followers[subscription.host_key]
                 self._hosts.leave(subscription.host_key)
-        with self._shown:
-            self._shown.notify_all()
 
     def _take_in(self, sequence: int, posting: Posting) -> None:
         """Note for each subscription what of *posting* it has to be told."""
@@ -236,7 +204,7 @@ class Hub:
     def _distribute(
         self, sequence: int, topology: Topology, traces: tuple[Trace, ...]
     ) -> set[Subscription]:
-        woken = set(self._fronts)  # they note the sequence, even if nothing has changed
+        woken: set[Subscription] = set()
         before, self._topology = self._topology.virtual_machines, topology
         after = topology.virtual_machines
         if self._hosts is not None:
@@ -253,17 +221,17 @@ class Hub:
         return woken
 
     def _concerned(self, each: Trace) -> Iterable[Subscription]:
-        if not self._relays or self._hosts is None:
-            return self._fronts
+        if self._hosts is None:
+            return ()
         hosts: Iterable[str | None] = (host for host, _ in each.stays)
         if each.name is None:
             hosts = self._hosts.hosts_with(each.scope_ids[0])
-        relays = (self._relays.get(host or "", ()) for host in set(hosts))
-        return {*self._fronts, *(subscription for some in relays for subscription in some)}
+        followers = (self._followers.get(host or "", ()) for host in set(hosts))
+        return {subscription for some in followers for subscription in some}
 
     def _concerns(self, subscription: Subscription, each: Trace) -> bool:
         here = subscription.host_key
-        if here is None or self._hosts is None:
+        if self._hosts is None:
             return True
         if each.name is None:
             return here in self._hosts.hosts_with(each.scope_ids[0])
@@ -271,37 +239,30 @@ class Hub:
 
     def _tell(self, subscription: Subscription) -> Iterator[bytes]:
         with self._lock:
-            told = self._next_round(subscription)
+            if subscription.is_over or self._hosts is None:  # it comes back, and is told then
+                return
+            told = self._next_round(subscription, self._hosts)
         yield from map(encode_line, self._lines(told, subscription.host))
-        mark = self._mark(subscription, told.sequence)
-        if mark is not None:
-            yield encode_line(mark)
+        yield encode_line(Mark(sequence=told.sequence))
 
-    def _next_round(self, subscription: Subscription) -> _Round:
+    def _next_round(self, subscription: Subscription, hosts: HostIndex) -> _Round:
         names: Iterable[VmName] = subscription.names
         ids: Iterable[ScopeId] = subscription.scope_ids
         subscription.names, subscription.scope_ids = {}, {}
-        here, topology = subscription.host_key, self._topology
-        gone: Iterable[ScopeId] = ()
-        if here is None:
-            if subscription.is_whole:
-                names, ids = topology.virtual_machines, topology.scopes
-            gone = (each for each in ids if each not in topology.scopes)
-        elif self._hosts is None:  # something has failed, and this stream is about to end
-            names, ids = (), ()
-        else:
-            known = self._hosts.scopes_on(here)
-            if subscription.is_whole:
-                names, ids = tuple(self._hosts.machines_on(here)), known
-            # As they are in this fleet, and not in a later one that is taken in meanwhile.
-            gone = [each for each in ids if each not in known]
-            ids = [each for each in ids if each in known]
+        known = hosts.scopes_on(subscription.host_key)
+        if subscription.is_whole:
+            names, ids = tuple(hosts.machines_on(subscription.host_key)), known
         subscription.is_whole = False
+        # As they are in this fleet, and not in a later one that is taken in meanwhile.
         return _Round(
-            sequence=self._told, topology=topology, names=names, scope_ids=ids, gone_scopes=gone
+            sequence=self._told,
+            topology=self._topology,
+            names=names,
+            scope_ids=[each for each in ids if each in known],
+            gone_scopes=[each for each in ids if each not in known],
         )
 
-    def _lines(self, told: _Round, host: HostName | None) -> Iterator[FeedLine]:
+    def _lines(self, told: _Round, host: HostName) -> Iterator[FeedLine]:
         scopes, machines = told.topology.scopes, told.topology.virtual_machines
         gone: list[VmName] = []
 
@@ -317,23 +278,8 @@ class Hub:
         yield from put_lines(there, self._board.document_in, present())
         yield from gone_lines(gone, told.gone_scopes)
 
-    def _mark(self, subscription: Subscription, sequence: int) -> Mark | None:
-        with self._lock, self._noting:
-            # A front that begins to answer must not show less than what others have been told is
-            # shown; from here on they wait for it.
-            if subscription.host is None and not subscription.is_counted:
-                if sequence != self._sequence:
-                    return None
-                subscription.is_counted = True
-            return Mark(sequence=sequence)
-
-    def _heartbeat_of(self, subscription: Subscription) -> float:
-        of_fronts, of_relays = self._heartbeats
-        return of_fronts if subscription.host is None else of_relays
-
     def _all(self) -> Iterator[Subscription]:
-        yield from self._fronts
-        for some in self._relays.values():
+        for some in self._followers.values():
             yield from some
 
     def _end(self, followers: Iterable[Subscription]) -> None:

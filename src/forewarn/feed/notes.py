@@ -1,4 +1,4 @@
-"""What a front tells its server in turn: what it shows, who has polled, and what it has answered.
+"""What a relay tells its server in turn: who has polled, and what it has answered.
 
 The first poll of a machine is told within half a second, because it enables its events. Later ones
 are told in batches, about once a minute, and so are the counts: every note is a request.
@@ -21,10 +21,8 @@ K = TypeVar("K")
 
 SOON: Final = 0.5
 """How many seconds a first poll waits at most."""
-OFTEN: Final = 5.0
-"""How often a front of the server itself tells its counts."""
 SELDOM: Final = 60.0
-"""How often a relay does, and how often each machine is told to have polled."""
+"""How often counts are told, and how often each machine is told to have polled."""
 _MOST_AT_ONCE: Final = 10_000
 _PAUSE_AFTER_FAILURE: Final = 5.0
 
@@ -32,19 +30,12 @@ _log = structlog.get_logger(__name__)
 
 
 class Notes:
-    """Collects notes on the event loop, and sends them on a thread of its own.
+    """Collects notes on the event loop, and sends them on a thread of its own."""
 
-    It tells at once what is shown if it *is_prompt*: others wait for it.
-    """
-
-    def __init__(
-        self, upstream: Upstream, tally: Tally, clock: Callable[[], float], *, is_prompt: bool
-    ) -> None:
+    def __init__(self, upstream: Upstream, tally: Tally, clock: Callable[[], float]) -> None:
         self._upstream = upstream
         self._tally = tally
         self._clock = clock
-        self._is_prompt = is_prompt
-        self._every = OFTEN if is_prompt else SELDOM
         self._seen: set[VmName] = set()
         """Who has polled in this minute."""
         self._ever: set[VmName] = set()
@@ -53,8 +44,6 @@ class Notes:
         self._unsent: dict[VmName, None] = {}
         self._sent: dict[str, Mapping[str | int, int]] = {}
         self._minute = self._sent_at = clock()
-        self._sequence = 0
-        self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._is_failing = False
 
@@ -64,39 +53,27 @@ class Notes:
             self._seen.add(vm)
             self._fresh.append(vm)
 
-    def note_shown(self, sequence: int, is_first: bool) -> None:  # noqa: FBT001 - a MarkListener
-        """Take note that all up to *sequence* is shown; on any thread."""
-        is_news = is_first or sequence != self._sequence
-        self._sequence = sequence
-        if is_news and self._is_prompt:
-            self._wanted.set()
-
     def run(self) -> None:
         """Send notes until stopped, and what is left then."""
-        while not self._stopping.is_set():
-            is_asked = self._wanted.wait(_PAUSE_AFTER_FAILURE if self._is_failing else SOON)
-            self._wanted.clear()
-            if self._stopping.is_set():
-                break
-            self.send_due(is_asked=is_asked)
+        while not self._stopping.wait(_PAUSE_AFTER_FAILURE if self._is_failing else SOON):
+            self.send_due()
         self._gather()
         self._send()
 
     def stop(self) -> None:
         """Send what is left, and end; called on any thread."""
         self._stopping.set()
-        self._wanted.set()
 
-    def send_due(self, *, is_asked: bool = False) -> None:
-        """Send what has to be sent by now; all that there is, if it *is_asked* for."""
+    def send_due(self) -> None:
+        """Send what has to be sent by now."""
         now = self._clock()
         if now - self._minute >= SELDOM:
             self._minute, self._seen = now, set()
         is_urgent = self._gather()
-        is_due = now - self._sent_at >= self._every
-        if is_asked or is_urgent or is_due or len(self._unsent) >= _MOST_AT_ONCE:
+        is_due = now - self._sent_at >= SELDOM
+        if is_urgent or is_due or len(self._unsent) >= _MOST_AT_ONCE:
             self._sent_at = now
-            self._send(is_asked=is_asked)
+            self._send()
 
     def _gather(self) -> bool:
         """Take in who has polled; tell whether one of them never had before."""
@@ -107,14 +84,13 @@ class Notes:
             is_urgent |= vm not in self._ever
         return is_urgent
 
-    def _send(self, *, is_asked: bool = False) -> None:
+    def _send(self) -> None:
         counts = self._counts()
         news = {name: _less(now, self._sent.get(name, {})) for name, now in counts.items()}
         polled = tuple(islice(self._unsent, _MOST_AT_ONCE))
-        if not is_asked and not polled and not any(news.values()):
+        if not polled and not any(news.values()):
             return
         body = {
-            "sequence": self._sequence,
             "polled": polled,
             "polls": news["polls"],
             "posts": news["posts"].get("", 0),
@@ -133,7 +109,7 @@ class Notes:
         for vm in polled:
             del self._unsent[vm]
         if self._unsent:
-            self._wanted.set()
+            self._send()
 
     def _counts(self) -> dict[str, Mapping[str | int, int]]:
         tally = self._tally

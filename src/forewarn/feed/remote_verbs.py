@@ -1,4 +1,4 @@
-"""What virtual machines ask for, carried out by the server that a front or a relay follows."""
+"""What virtual machines ask for, carried out by the server that a relay follows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -4,20 +4,18 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from forewarn.domain.names import HostName, ScopeId, VmName
-from forewarn.feed.host_index import host_key
+from forewarn.domain.names import HostName, ScopeId, VmName, name_key
 from forewarn.feed.recent import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """Who follows: a relay that is confined to its *host*, or a front of this server, by *name*.
+    """A relay that follows the machines of its *host*.
 
     It has seen all up to a *sequence* of a *feed*, if it was here before.
     """
 
-    name: str
-    host: HostName | None = None
+    host: HostName
     feed: str = ""
     sequence: int = 0
 
@@ -29,28 +27,23 @@ class Subscription:
     Its names are altered only by whoever holds the lock of the hub.
     """
 
-    name: str
-    host: HostName | None
+    host: HostName
     loop: asyncio.AbstractEventLoop
     news: asyncio.Event = field(default_factory=asyncio.Event)
     names: dict[VmName, None] = field(default_factory=dict)
     scope_ids: dict[ScopeId, None] = field(default_factory=dict)
     is_whole: bool = False
     """Whether it has to be told everything."""
-    is_counted: bool = False
-    """Whether it is a front that has been told everything, so that what it shows matters."""
     is_over: bool = False
-    shown: int = -1
 
     @property
-    def host_key(self) -> str | None:
-        return host_key(self.host)
+    def host_key(self) -> str:
+        return name_key(self.host)
 
     @property
     def has_news(self) -> bool:
         """Whether there is something to tell it."""
-        is_new = self.host is None and not self.is_counted
-        return bool(self.names or self.scope_ids or self.is_whole or is_new)
+        return bool(self.names or self.scope_ids or self.is_whole)
 
     def note(self, each: Trace) -> None:
         """Have it told of *each* in the next round."""
@@ -59,8 +52,8 @@ class Subscription:
             return
         self.names[each.name] = None
         here = self.host_key
-        if here is not None:  # a scope may be new to a host, or gone from it
-            self.scope_ids.update({scope: None for host, scope in each.stays if host == here})
+        # A scope may be new to the host, or gone from it.
+        self.scope_ids.update({scope: None for host, scope in each.stays if host == here})
 
     def wake(self) -> None:
         """Have its stream go on; on any thread."""

@@ -1,4 +1,4 @@
-"""The server that a front or a relay follows, and how it is asked."""
+"""The server that a relay follows, and how it is asked."""
 
 import json
 import ssl
@@ -15,10 +15,7 @@ from forewarn.transport.requests import ServerReply, ServerRequest, TransportErr
 
 _PREFIX: Final = "/api/v1/front/"
 PATIENCE: Final = 7.0
-"""How long a reply is waited for: whoever waits for it in turn would not wait much longer.
-
-The server itself waits for up to 5 seconds until all of its fronts show what was changed.
-"""
+"""How long a reply is waited for: whoever waits for it in turn would not wait much longer."""
 _LARGEST: Final = 4 * 1024 * 1024
 
 
@@ -34,13 +31,11 @@ class UpstreamRefusedError(ForewarnError):
 class Upstream:
     """Where the server is, and with which *token* it is asked; that may change.
 
-    With a *socket*, the server is on that unix socket. *trust* is by default what this machine
-    trusts.
+    *trust* is by default what this machine trusts.
     """
 
     url: str
     token: Callable[[], str]
-    socket: str = ""
     trust: ssl.SSLContext | None = None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
@@ -75,7 +70,6 @@ class Upstream:
             body=None if body is None else json.dumps(body).encode("ascii"),
             patience=PATIENCE,
             within=within,
-            socket=self.socket,
             trust=self.trust,
         )
 

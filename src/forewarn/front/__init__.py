@@ -1,1 +1,1 @@
-"""The processes beside a server that answer virtual machines: lean, without its libraries."""
+"""The relay, which answers virtual machines for a server: lean, without its libraries."""

@@ -14,7 +14,7 @@ from forewarn.protocol.errors import ForewarnError
 class ForeignStateError(ForewarnError):
     """A state directory that belongs to another host than the token."""
 
-    def __init__(self, path: Path, kept: HostName | None, told: HostName | None) -> None:
+    def __init__(self, path: Path, kept: HostName, told: HostName) -> None:
         super().__init__(
             f"{path} belongs to the host {kept}, but the token is for {told}; remove the file, or "
             "set another state_dir."
@@ -46,5 +46,5 @@ class FeedRecord:
 
     def _check(self, hello: Hello) -> None:
         known = self._hello
-        if known is not None and name_key(known.host or "") != name_key(hello.host or ""):
+        if known is not None and name_key(known.host) != name_key(hello.host):
             raise ForeignStateError(self._file.path, known.host, hello.host)

@@ -1,13 +1,17 @@
 """`python -m forewarn.front.relay SETTINGS`: the process that `forewarn relay` becomes.
 
-It is a front that follows a server elsewhere, for one host, and remembers what it was told.
+It follows a server for one host, remembers what it was told, and answers virtual machines.
 """
 
 import asyncio
+import gc
+import random
 import signal
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from socket import socket
 from typing import Final
 
@@ -17,17 +21,26 @@ import forewarn.front.without_rich  # noqa: F401 - before anything else of ours
 
 import structlog
 
+from forewarn.domain.fault import Fault, FaultKind
+from forewarn.domain.names import VmName
 from forewarn.environment import notify_socket
 from forewarn.feed.feed_file import FeedFile
+from forewarn.feed.follower import Follower
 from forewarn.feed.frames import FeedLineError
+from forewarn.feed.mirror import Mirror
+from forewarn.feed.notes import Notes
+from forewarn.feed.remote_verbs import RemoteVerbs
 from forewarn.feed.upstream import Upstream, UpstreamRefusedError
-from forewarn.front.front import Front
 from forewarn.front.listeners import open_listeners
 from forewarn.front.record import FeedRecord
 from forewarn.front.settings import RelaySettings
 from forewarn.front.upstreams import open_upstream
-from forewarn.metadata.board import Board
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.board import Board, Pages
+from forewarn.metadata.http import MetadataServer
 from forewarn.metadata.identity import Identifier
+from forewarn.ports.metrics import Tally
+from forewarn.protocol.document import Document
 from forewarn.protocol.errors import ForewarnError
 from forewarn.systemd import SystemdNotifier
 from forewarn.telemetry.logs import configure_logging
@@ -50,6 +63,9 @@ _LASTING: Final[Mapping[type[Exception], str]] = {
 }
 """What does not go away by itself, and what to do about it."""
 _READY_SECONDS: Final = 0.02
+_SWITCH_SECONDS: Final = 0.0003
+"""How long a poll waits at most for the thread that reads the feed."""
+_LAST_NOTES_SECONDS: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -89,52 +105,115 @@ async def _serve(
 
 
 class Relay:
-    """A front that is fed from its *record* first, and from the server as soon as that is there."""
+    """Shows what is in its *record*, then what *upstream* says, and answers virtual machines.
+
+    It is made on the event loop that it runs on.
+    """
 
     def __init__(self, settings: RelaySettings, upstream: Upstream, record: FeedRecord) -> None:
         self._settings = settings
         self._record = record
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._failure: ForewarnError | None = None
+        """Why it has stopped by itself, if there is a sentence for it."""
         self._board = board = Board()
         board.is_whole = False
-        self._front = Front(
+        self._mirror: Mirror[Pages] = Mirror(board, self._loop)
+        tally = Tally()
+        self._notes = Notes(upstream, tally, time.monotonic)
+        self._follower = Follower(
             upstream,
-            board,
-            Identifier(board),
-            is_prompt=False,
-            keep=lambda text, line: record.keep(self._front.mirror, text, line),
+            self._mirror,
+            chance=random.random,
+            keep=lambda text, line: record.keep(self._mirror, text, line),
             troubled=self._give_up,
+        )
+        self._verbs = RemoteVerbs(
+            upstream,
+            is_current=lambda: self._follower.is_current,
+            await_shown=board.await_document,
+        )
+        self._app = MetadataApp(
+            board=board,
+            identity=Identifier(board),
+            verbs=self._verbs,
+            polled=self._notes.note,
+            faults=NoFaults(),
+            tally=tally,
         )
 
     async def serve(self, listeners: list[socket]) -> None:
         """Answer on *listeners* until told to stop."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._front.stop)
+            self._loop.add_signal_handler(number, self._stopping.set)
         await asyncio.to_thread(self._recall)
+        server = MetadataServer(self._app, listeners)
         async with asyncio.TaskGroup() as group:
-            telling = group.create_task(self._tell_ready())
-            with self._front.following():
+            telling = group.create_task(self._tell_ready(server))
+            with self._following():
                 _log.info(
                     "relaying", metadata=self._settings.metadata, server=self._settings.server
                 )
-                await self._front.serve(listeners)
+                await self._answer(server)
             telling.cancel()
         _log.info("stopped")
-        if self._front.failure is not None:
-            raise self._front.failure
+        if self._failure is not None:
+            raise self._failure
+
+    async def _answer(self, server: MetadataServer) -> None:
+        if self._stopping.is_set():
+            return
+        # What is there now stays. To look through it for garbage would keep everybody waiting.
+        gc.freeze()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.run_until_stopped())
+            await self._stopping.wait()
+            server.stop()
+
+    @contextmanager
+    def _following(self) -> Iterator[None]:
+        """Follow the server while the block runs."""
+        self._start("feed", self._follower.run)
+        noting = self._start("notes", self._notes.run)
+        try:
+            yield
+        finally:
+            self._notes.stop()
+            noting.join(_LAST_NOTES_SECONDS)
+            self._follower.stop()
+            self._verbs.close()
+
+    def _start(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        def run_or_end() -> None:
+            try:
+                run()
+            except ForewarnError as error:
+                self._failure = error
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            except Exception:  # noqa: BLE001 - the top of a thread
+                _log.exception("loop_failed", loop=name)
+                # Whoever has started this process starts it again.
+                self._loop.call_soon_threadsafe(self._stopping.set)
+
+        thread = threading.Thread(target=run_or_end, name=name, daemon=True)
+        thread.start()
+        return thread
 
     def _recall(self) -> None:
         """Show what was told before this process began."""
         for line in self._record.lines:
-            self._front.mirror.take(line)
+            self._mirror.take(line)
 
-    async def _tell_ready(self) -> None:
+    async def _tell_ready(self, server: MetadataServer) -> None:
         """Tell systemd when guests are answered: from the record, or once the server has spoken."""
         while True:
             await asyncio.sleep(_READY_SECONDS)
-            if self._board.is_whole and self._front.is_serving:
+            if self._board.is_whole and server.started:
                 break
         SystemdNotifier(notify_socket(), None).tell("READY=1")
-        hello = self._front.mirror.hello
+        hello = self._mirror.hello
         host = None if hello is None else hello.host
         _log.info("serving_guests", host=host)
         if not self._board.parts[0]:
@@ -147,6 +226,20 @@ class Relay:
         problem = _explain(error, self._settings.server)
         if problem:
             raise RelayError(problem)
+
+
+class NoFaults:
+    """One of the `Faults`: a relay has none."""
+
+    def __contains__(self, vm: object) -> bool:
+        return False
+
+    def take(self, _vm: VmName, _kind: FaultKind) -> Fault | None:
+        """Return nothing."""
+
+    def show(self, _vm: VmName, document: Document) -> Document:
+        """Return what everybody sees."""
+        return document
 
 
 def _explain(error: Exception, server: str) -> str:

@@ -66,7 +66,7 @@ class Board:
         self.generation = 0
         """How often something has changed: who is who, what they read, or how they are treated."""
         self.is_whole = True
-        """Whether whoever is not here is unknown; a front may not have been told all yet."""
+        """Whether whoever is not here is unknown; a relay may not have been told all yet."""
         self._listeners: tuple[Callable[[Posting], None], ...] = ()
 
     def listen(self, listener: Callable[[Posting], None]) -> None:

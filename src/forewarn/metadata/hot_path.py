@@ -9,7 +9,6 @@ Only Linux has epoll; elsewhere every connection takes the long way.
 import asyncio
 import select
 import socket
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,16 +72,9 @@ class HotPath:
         self._doors[listener.fileno()] = _Door(listener, _own_address(listener))
         self._epoll.register(listener.fileno(), select.EPOLLIN)
 
-    def ignore(self, listener: socket.socket) -> None:
-        """Accept no more connections on *listener*, which stays open."""
-        if self._doors.pop(listener.fileno(), None) is not None:
-            with suppress(FileNotFoundError):  # while nobody is let in
-                self._epoll.unregister(listener.fileno())
-
     def stop(self) -> None:
         """Answer every poll that waits, close all connections, and release the listeners."""
-        for door in tuple(self._doors.values()):
-            self.ignore(door.listener)
+        self._doors.clear()
         for poller in tuple(self._pollers.values()):
             poller.finish()
         asyncio.get_running_loop().remove_reader(self._epoll.fileno())

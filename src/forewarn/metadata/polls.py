@@ -43,7 +43,7 @@ class Polls:
                 self.commit()
 
     def note_all(self, vms: Iterable[VmName]) -> None:
-        """Remember that *vms* have polled a front; the first poll of one is committed at once."""
+        """Remember that *vms* have polled a relay; the first poll of one is committed at once."""
         self._polled.update(vms)
         if self._is_eager:
             with suppress(StoreUnavailableError):

@@ -1,4 +1,4 @@
-"""Who is who on a front that is fed in parts, altered in place.
+"""Who is who on a relay that is fed in parts, altered in place.
 
 A persistent topology would be copied whenever much of it differs; here an entry costs what it is.
 """

@@ -20,8 +20,8 @@ class Rules:
 
     Impact that *is_simulated* takes as long as usual; how long any other takes, nobody knows.
     *gates* are the names of those there are. With *is_shared*, other replicas are on the same
-    database; with *has_fronts*, other processes answer virtual machines. *node* is the state
-    directory of this server, and *owner_grace* how long the owner of a task may be away.
+    database. *node* is the state directory of this server, and *owner_grace* how long the owner of
+    a task may be away.
     """
 
     notice: NoticeMode = NoticeMode.ALWAYS
@@ -34,7 +34,6 @@ class Rules:
     gates: tuple[str, ...] = ()
     document_retention: timedelta = DOCUMENT_RETENTION
     is_shared: bool = False
-    has_fronts: bool = False
     node: str = ""
     owner_grace: timedelta = OWNER_GRACE
 
@@ -42,13 +41,6 @@ class Rules:
 @says("{what} need a server with a SQLite database; this server uses PostgreSQL.")
 class SharedDatabaseError(ConflictError):
     """Something that is in one process only, where others are on the same database."""
-
-    what: str
-
-
-@says("{what} need a server that serves polls itself; this server has fronts.")
-class FrontsError(ConflictError):
-    """Something that is in one process only, where others answer virtual machines."""
 
     what: str
 

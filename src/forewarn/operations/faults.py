@@ -5,7 +5,7 @@ The caller puts or removes the fault once this is committed, so that none goes u
 
 from forewarn.domain.fault import Fault, FaultKind
 from forewarn.domain.names import VmName
-from forewarn.operations.context import Context, FrontsError, SharedDatabaseError
+from forewarn.operations.context import Context, SharedDatabaseError
 from forewarn.operations.inventory import find_vm
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Transaction
@@ -15,8 +15,6 @@ def record_fault_set(tx: Transaction, context: Context, name: str, fault: Fault)
     """Write down that a virtual machine gets *fault*, and return which it is."""
     if context.rules.is_shared:
         raise SharedDatabaseError("Faults")
-    if context.rules.has_fronts:
-        raise FrontsError("Faults")
     vm = find_vm(tx.topology(), name).name
     said = [fault.kind, *(f"{key} {value}" for key, value in fault.parameters().items())]
     record_audit(tx, context, "fault set", vm, detail=", ".join(said))

@@ -7,9 +7,9 @@ from forewarn.domain.errors import NotFoundError, says
 from forewarn.domain.event import Happening, ScheduledEvent, cancel
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import ScenarioRunId
-from forewarn.domain.scenario import FaultStep, Scenario, ScenarioRun, stop
+from forewarn.domain.scenario import Scenario, ScenarioRun, stop
 from forewarn.files.scenario import ScenarioError
-from forewarn.operations.context import Context, FrontsError, SharedDatabaseError
+from forewarn.operations.context import Context, SharedDatabaseError
 from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.entries import LedgerEntry
@@ -57,8 +57,6 @@ def start_scenario(
     """
     if context.rules.is_shared:
         raise SharedDatabaseError("Scenarios")
-    if context.rules.has_fronts and any(isinstance(step, FaultStep) for step in scenario.steps):
-        raise FrontsError("Scenarios with faults")
     resources = tuple(dict.fromkeys(vm.name for vm in find_vms(tx.topology(), vms)))
     if not resources:
         raise ScenarioError("A scenario needs at least one virtual machine.")

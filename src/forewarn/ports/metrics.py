@@ -41,7 +41,7 @@ class Tally:
         """Answers of 400 and above, by status."""
 
     def add(self, polls: Mapping[str, int], posts: int, refusals: Mapping[int, int]) -> None:
-        """Count what a front has answered; versions that this release does not know are not."""
+        """Count what a relay has answered; versions that this release does not know are not."""
         for version in self.polls.keys() & polls.keys():
             self.polls[version] += polls[version]
         self.posts += posts

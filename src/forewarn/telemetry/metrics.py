@@ -98,7 +98,7 @@ METRICS: Final[Mapping[str, Family]] = {
         "counter", "Requests from operators that were refused.", ("problem",)
     ),
     "forewarn_event_watchers": Family("gauge", "Operators that follow events."),
-    "forewarn_feed_followers": Family("gauge", "Fronts and relays that follow this server."),
+    "forewarn_feed_followers": Family("gauge", "Relays that follow this server."),
     "forewarn_outbox_messages": Family(
         "gauge", "Notifications that are waiting or have failed.", ("status",)
     ),

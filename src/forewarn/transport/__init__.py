@@ -1,1 +1,1 @@
-"""HTTP requests to a server, by the standard library: for commands, fronts and relays."""
+"""HTTP requests to a server, by the standard library: for commands and relays."""

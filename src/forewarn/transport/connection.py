@@ -109,7 +109,6 @@ class _Connection(HTTPConnection):
         if address.scheme == "https":
             self._trust = request.trust or ssl.create_default_context()
         self._patience = request.patience
-        self._path = request.socket
         self.connected: socket.socket
         if request.within is not None:
             self.response_class = _response_until(monotonic() + request.within)
@@ -117,26 +116,12 @@ class _Connection(HTTPConnection):
     def connect(self) -> None:
         """Connect, in little time: a server that is there is there at once."""
         patience = _CONNECTING if self._patience is None else min(_CONNECTING, self._patience)
-        if self._path:
-            made = _connect_unix(self._path, patience)
-        else:
-            made = socket.create_connection((self.host, self.port), patience)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made = socket.create_connection((self.host, self.port), patience)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._trust is not None:
             made = self._trust.wrap_socket(made, server_hostname=self.host)
         made.settimeout(self._patience)
         self.sock = self.connected = made
-
-
-def _connect_unix(path: str, seconds: float) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(seconds)
-    try:
-        made.connect(path)
-    except OSError:
-        made.close()
-        raise
-    return made
 
 
 def _response_until(deadline: float) -> type[HTTPResponse]:

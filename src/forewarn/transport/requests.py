@@ -69,8 +69,6 @@ class ServerRequest:
     patience: float | None
     within: float | None = None
     """For how many seconds all of the reply is waited for, if that has an end."""
-    socket: str = ""
-    """The unix socket on which the server is, if it is on one."""
     trust: ssl.SSLContext | None = None
     """The certificates that are trusted; by default those of this machine."""
 

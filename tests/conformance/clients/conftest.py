@@ -1,6 +1,6 @@
 """A server in a process of its own, on loopback or in a network with 169.254.169.254 in it.
 
-Every client talks to the server itself, to one of its fronts, and to a relay.
+Every client talks to the server itself, and to a relay.
 
 The clients are installed by `make test-needs`. One that is not there is skipped, in a line that
 says so.
@@ -115,15 +115,14 @@ class Namespace:
 class Server:
     """A running server, driven over its control API.
 
-    Unless it has fronts, it is on the virtual clock. What clients talk to at *metadata* is a relay
-    if the server itself answers virtual machines *elsewhere*: the same ones, by their addresses,
-    at these places of their own.
+    It is on the virtual clock. What clients talk to at *metadata* is a relay if the server itself
+    answers virtual machines *elsewhere*: the same ones, by their addresses, at these places of
+    their own.
     """
 
     metadata: str
     control: str
     directory: Path
-    fronts: int = 0
     elsewhere: Mapping[str, Namespace | None] = field(default_factory=dict)
     namespace: Namespace | None = None
 
@@ -143,7 +142,7 @@ class Server:
         return answer
 
     def _await_shown(self) -> None:
-        """Return when a relay shows what the server does; a front does before the answer."""
+        """Return when a relay shows what the server does."""
 
         def differing() -> list[str]:
             return [
@@ -182,11 +181,8 @@ class Server:
         return [approval["name"] for approval in self.show(event)["approvals"]]
 
     def let_impact_end(self) -> None:
-        """Let enough time pass for what is Started to complete, or complete it."""
-        if self.fronts:
-            self.call("POST", "events/complete-all")
-        else:
-            self.call("POST", "clock/advance", {"duration": "10m"})
+        """Let enough time pass for what is Started to complete."""
+        self.call("POST", "clock/advance", {"duration": "10m"})
 
     def clear(self) -> None:
         """End everything a test has left."""
@@ -205,15 +201,12 @@ def serving(server: Server, fleet: str) -> Iterator[None]:
         "--control": server.control,
         "--fleet": str(server.directory / "fleet.toml"),
         "--executor": "simulated",
-        **({"--fronts": str(server.fronts)} if server.fronts else {"--clock": "virtual"}),
+        "--clock": "virtual",
     }
     words = [word for option in options.items() for word in option]
     for place in server.elsewhere or (server.metadata,):
         words += ["--metadata", place]
     ready = server.inside("curl", "-sf", "-m", "2", f"http://{server.control}/readyz")
-
-    def has_fronts() -> bool:
-        return log.read_text(encoding="utf-8").count("front_started") == server.fronts
 
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -224,7 +217,7 @@ def serving(server: Server, fleet: str) -> Iterator[None]:
         )
     try:
         wait_until(
-            lambda: process.poll() is not None or (_succeeds(ready) and has_fronts()),
+            lambda: process.poll() is not None or _succeeds(ready),
             lambda: f"the server is not ready: {log.read_text(encoding='utf-8')}",
         )
         assert process.poll() is None, log.read_text(encoding="utf-8")
@@ -276,7 +269,7 @@ def _document(address: str, within: Namespace | None) -> str:
     return done.stdout or f"{done.returncode} from {address}"
 
 
-each_way = pytest.fixture(scope="session", params=("server", "front", "relay"))
+each_way = pytest.fixture(scope="session", params=("server", "relay"))
 """For what every client talks to."""
 
 
@@ -290,7 +283,6 @@ def loopback_server(
         metadata=metadata,
         control=control,
         directory=tmp_path_factory.mktemp("loopback"),
-        fronts=int(request.param == "front"),
         elsewhere={elsewhere: None} if request.param == "relay" else {},
     )
     fleet = (
@@ -330,7 +322,6 @@ def wired_network(
             metadata="169.254.169.254:80",
             control="127.0.0.1:8170",
             directory=tmp_path_factory.mktemp("network"),
-            fronts=int(request.param == "front"),
             elsewhere={
                 f"10.77.{number}.1:8169": machine
                 for number, machine in enumerate(machines.values())

@@ -133,7 +133,7 @@ def test_poll_that_cannot_be_written_at_once_is_answered(service: Service) -> No
     assert service.store.read(lambda reading: reading.last_polled_at(WEB)) is None
 
 
-def test_first_polls_that_a_front_notes_are_written_at_once(store: Store, board: Board) -> None:
+def test_first_polls_that_a_relay_notes_are_written_at_once(store: Store, board: Board) -> None:
     polls = Polls(store, board, VirtualClock(NOW))
     thread = threading.Thread(target=polls.rounds.run)
     thread.start()
@@ -145,7 +145,7 @@ def test_first_polls_that_a_front_notes_are_written_at_once(store: Store, board:
         thread.join(60)
 
 
-def test_polls_that_a_front_notes_in_virtual_time_are_written_when_it_is_answered(
+def test_polls_that_a_relay_notes_in_virtual_time_are_written_when_it_is_answered(
     store: Store, board: Board
 ) -> None:
     polls = Polls(store, board, VirtualClock(NOW), is_eager=True)

@@ -1,4 +1,4 @@
-"""What fronts and relays may ask on behalf of virtual machines, and of which."""
+"""What relays may ask on behalf of virtual machines, and of which."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,9 +9,10 @@ from tests.feed.conftest import TIMEOUT, Center, machine, scope_of
 from tests.http.conftest import MORNING, TOKEN
 from tests.waiting import wait_until
 
+from forewarn.domain.access import Token
 from forewarn.domain.names import VmName
 from forewarn.domain.roles import Role
-from forewarn.operations.access import TokenOrder, create_token, revoke_token
+from forewarn.operations.access import TokenOrder, create_token, hash_secret, revoke_token
 from forewarn.protocol.vocabulary import EventId
 
 WEB = scope_of("web")
@@ -49,15 +50,6 @@ def test_relay_approves_for_a_machine_of_its_host(center: Center) -> None:
     assert (status, answer) == (200, {"scope_id": WEB, "document_incarnation": 1})
     assert approvers(center, event) == ["a"]
     assert audited(center) == [("a", "10.0.0.1 via relay relay-kvm-1")]
-
-
-def test_front_approves_from_the_address_of_the_machine(center: Center) -> None:
-    event = center.announce("a")
-
-    status, _ = approve(center, center.front_token(), "a", event)
-
-    assert status == 200
-    assert audited(center) == [("a", "10.0.0.1")]
 
 
 def test_relay_does_nothing_for_a_machine_of_another_host(center: Center) -> None:
@@ -102,7 +94,7 @@ def test_relay_describes_and_postpones_events_as_the_server_does(center: Center)
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.ADMIN])
-def test_operators_are_no_fronts(center: Center, role: Role) -> None:
+def test_operators_are_no_relays(center: Center, role: Role) -> None:
     secret = TOKEN
     if role is not Role.ADMIN:
         secret = f"of-{role}"
@@ -128,12 +120,21 @@ def test_nobody_gets_in_without_a_token(center: Center, path: str) -> None:
     assert center.ask("nonsense", method, path)[0] == 401
 
 
-def test_pass_of_a_front_ends_with_its_successor(center: Center) -> None:
-    old = center.front_token("front-1")
-    new = center.front_token("front-1")
+def test_token_without_a_host_speaks_for_no_machine(center: Center) -> None:
+    token = Token(
+        name="relay", token_hash=hash_secret("stray"), role=Role.RELAY, created_at=MORNING
+    )
+    center.store.write(lambda tx: tx.put_token(token))
 
-    assert center.ask(old, "POST", "notes", {})[0] == 401
-    assert center.ask(new, "POST", "notes", {})[0] == 204
+    asked = [
+        center.ask("stray", "GET", "feed"),
+        approve(center, "stray", "a", "x"),
+        center.ask("stray", "POST", "notes", {}),
+    ]
+
+    assert [(status, problem["type"]) for status, problem in asked] == [
+        (403, "urn:forewarn:problem:no-host")
+    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_pass_of_a_front_ends_with_its_successor(center: Center) -> None:
     ],
 )
 def test_order_that_says_something_else_is_refused(center: Center, order: object) -> None:
-    assert center.ask(center.front_token(), "POST", "start-requests", order)[0] == 422
+    assert center.ask(center.relay_token("kvm-1"), "POST", "start-requests", order)[0] == 422
 
 
 def test_polls_that_are_noted_are_written_down(center: Center) -> None:
@@ -164,41 +165,14 @@ def test_polls_that_are_noted_are_written_down(center: Center) -> None:
 def test_counts_that_are_noted_are_added(center: Center) -> None:
     notes = {"polls": {"2020-07-01": 7, "2999-01-01": 1}, "posts": 2, "refusals": {"404": 3}}
 
+    token = center.relay_token("kvm-1")
+
     for _ in range(2):
-        assert center.ask(center.front_token(), "POST", "notes", notes)[0] == 204
+        assert center.ask(token, "POST", "notes", notes)[0] == 204
 
     assert center.tally.polls["2020-07-01"] == 14
     assert "2999-01-01" not in center.tally.polls
     assert (center.tally.posts, center.tally.refusals) == (4, {404: 6})
-
-
-def test_relay_cannot_say_what_a_front_shows(center: Center) -> None:
-    with center.follow(center.front_token("relay-kvm-1")) as heard:
-        heard.until_mark()
-        center.publish(WEB, 1)
-        center.ask(center.relay_token("kvm-1"), "POST", "notes", {"sequence": 99})
-
-        assert not center.hub.await_shown(0.05)
-
-
-def test_front_still_shows_what_it_has_shown_after_a_late_report(center: Center) -> None:
-    with center.follow(center.front_token("front-1")) as heard:
-        heard.until_mark()
-        center.hub.note_shown("front-1", 99)
-
-        center.hub.note_shown("front-1", 0)
-
-        assert center.hub.await_shown(0.0)
-
-
-def test_approval_through_a_front_waits_for_all_fronts(center: Center) -> None:
-    event = center.announce("a")
-    one = center.front_token("front-1")
-    with center.follow(center.front_token("front-2")) as other:
-        other.until_mark()
-        center.hub.note_shown("front-2", 99)
-
-        assert approve(center, one, "a", event)[0] == 200
 
 
 @pytest.mark.parametrize("place", ["9" * 5000, "x:y", ":", "%00", "²"])

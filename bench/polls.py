@@ -1,4 +1,4 @@
-"""What the front costs, the part that answers virtual machines: each figure beside its goal.
+"""What polls cost, and how long they wait: each figure beside its goal.
 
 `forewarn serve` is measured as it is run, and nginx serves the same bytes beside it, on the same
 core, in slices that take turns; the figures are medians. Whoever asks has another core. CPU per
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from front_polls import measure_callers, measure_sizes
-from front_waits import measure_apply, measure_memory, measure_parked, measure_relay
 from goals import Row
 from loads import ASKING, CORES, find_missing, nginx_version
+from poll_costs import measure_callers, measure_sizes
+from poll_waits import measure_apply, measure_parked, measure_relay
 from smoke import new_parser, run, sized, skip_without
 
 MANY: Final = sized(1_000_000, smoke=2_000)
@@ -27,7 +27,6 @@ Measure = Callable[[float, int], Iterator[Row]]
 PARTS: Final[Mapping[str, Measure]] = {
     "callers": measure_callers,
     "sizes": measure_sizes,
-    "memory": measure_memory,
     "apply": measure_apply,
     "parked": measure_parked,
     "relay": measure_relay,

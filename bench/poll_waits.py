@@ -1,10 +1,9 @@
 """How long virtual machines wait: for a change, and while others keep the server busy.
 
-With a front process, that is: it shares its core with nobody but who polls it. The server and
-whoever applies the fleet have the other core.
+While a fleet is applied, they poll a relay beside the server: it shares its core with nobody but
+them. The server and whoever applies the fleet have the other core.
 """
 
-import os
 import subprocess
 import tempfile
 import time
@@ -22,7 +21,6 @@ from scale import address_of, describe, fill
 from servers import (
     PROGRAM,
     Server,
-    children_of,
     cpu_seconds,
     resident_bytes,
     running,
@@ -38,7 +36,6 @@ ROUNDS: Final = sized(5, smoke=1)
 APPLIES: Final = sized(3, smoke=1)
 PARKED: Final = sized(10_000, smoke=100)
 APPLIED: Final = sized(100_000, smoke=1_000)
-MEMORY_GOAL: Final = 1024
 APPLY_GOAL: Final = 1.5
 PARKED_GOAL: Final = 250
 GUESTS: Final = 50
@@ -48,7 +45,7 @@ RELAY_MEMORY_GOAL: Final = 40
 RELAY_CPU_GOAL: Final = 0.5
 _SETTLED_SECONDS: Final = sized(3.0, smoke=0.0)
 """Until a process does no more than it will go on doing."""
-FRONT_SECONDS: Final = 300.0
+START_SECONDS: Final = 300.0
 VM: Final = "vm-0000001"
 EMPTY: Final = b'{"DocumentIncarnation":0,"Events":[]}'
 """What the guests of the relay read, and nginx serves beside it."""
@@ -99,28 +96,25 @@ def _in_one_set(fleet: Topology) -> Topology:
     return Topology(virtual_machines=vms, scopes={scope_id: scope}, hosts=fleet.hosts)
 
 
-def measure_memory(__: float, vms: int) -> Iterator[Row]:
-    """Look how much memory a front process has that serves a large fleet."""
-    what, goal = f"memory of a front, {vms:,} VMs", f"≤ {MEMORY_GOAL} bytes per VM"
-    with (
-        tempfile.TemporaryDirectory() as name,
-        _fronted(Path(name), describe(vms)) as (_server, front),
-    ):
-        each = resident_bytes(front) / vms
-    yield Row(what, goal, f"{each:.0f} bytes per VM", each <= MEMORY_GOAL)
-
-
 def measure_apply(seconds: float, _: int) -> Iterator[Row]:
-    """Poll through a front process, in turns while nothing happens and while a fleet is applied."""
-    what = f"p99 poll time during a {APPLIED:,}-VM apply, one front"
+    """Poll a relay beside the server, while nothing happens and while a fleet is applied."""
+    what = f"p99 poll time during a {APPLIED:,}-VM apply, relay with {GUESTS} VMs"
     goal = f"≤ {APPLY_GOAL} x idle"
-    fleet = describe(APPLIED, network=127)
-    with tempfile.TemporaryDirectory() as name, _fronted(Path(name), fleet) as (server, _front):
-        files = [_write_fleet(Path(name), fleet, zone) for zone in ("8", "9")]
-        quiet, busy = zip(
-            *(_poll_meanwhile(server, files[turn % 2], seconds) for turn in range(APPLIES)),
-            strict=True,
-        )
+    fleet = _with_host(describe(APPLIED, network=127))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        url = f"sqlite:///{folder}/forewarn.db"
+        fill(url, fleet)
+        files = [_write_fleet(folder, fleet, zone) for zone in ("8", "9")]
+        server = Server(folder=folder / "state", database=url, before=pinned(SERVED))
+        with running(server), _relay(server, folder, core=ASKING) as (_, target):
+            quiet, busy = zip(
+                *(
+                    _poll_meanwhile(server, target, files[turn % 2], seconds)
+                    for turn in range(APPLIES)
+                ),
+                strict=True,
+            )
     idle, applying = median(quiet) * 1000, median(busy) * 1000
     yield Row(
         what,
@@ -133,13 +127,13 @@ def measure_apply(seconds: float, _: int) -> Iterator[Row]:
 def measure_relay(_: float, __: int) -> Iterator[Row]:
     """Look what a relay takes whose guests poll once a second."""
     sources = [address_of(1 + number, 127) for number in range(GUESTS)]
-    fleet = _on_one_host(describe(2 * GUESTS, network=127))
+    fleet = _with_host(describe(2 * GUESTS, network=127))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         url = f"sqlite:///{folder}/forewarn.db"
         fill(url, fleet)
         server = Server(folder=folder / "state", database=url, before=pinned(ASKING))
-        with running(server), _relay(server, folder) as (pid, target):
+        with running(server), _relay(server, folder, core=SERVED) as (pid, target):
             order = {
                 "seconds": RELAY_SECONDS,
                 "sources": sources,
@@ -169,9 +163,9 @@ def _shares(target: Target, order: Mapping[str, object]) -> Iterator[float]:
 
 
 @contextmanager
-def _relay(server: Server, folder: Path) -> Iterator[tuple[int, Target]]:
-    """Run a relay of *server*."""
-    wait_until(server.is_ready, "it does not start", FRONT_SECONDS, pause=0.05)
+def _relay(server: Server, folder: Path, *, core: int) -> Iterator[tuple[int, Target]]:
+    """Run a relay of *server* on *core*."""
+    wait_until(server.is_ready, "it does not start", START_SECONDS, pause=0.05)
     token = folder / "relay.token"
     token.touch(mode=0o600)
     made = server.operate("POST", "tokens", {"name": "relay", "role": "relay", "host": RELAY_HOST})
@@ -185,7 +179,7 @@ def _relay(server: Server, folder: Path) -> Iterator[tuple[int, Target]]:
         "--log-level": "warning",
     }
     words = (word for pair in flags.items() for word in pair)
-    process = subprocess.Popen(pinned(SERVED, *PROGRAM, "relay", *words))  # noqa: S603
+    process = subprocess.Popen(pinned(core, *PROGRAM, "relay", *words))  # noqa: S603
     try:
         target = Target(port=port, pids=(process.pid,), headers={"Metadata": "true"})
         read_answer(target)  # it answers 503 until it has its copy
@@ -196,19 +190,25 @@ def _relay(server: Server, folder: Path) -> Iterator[tuple[int, Target]]:
         process.wait(timeout=30)
 
 
-def _on_one_host(fleet: Topology) -> Topology:
+def _with_host(fleet: Topology) -> Topology:
+    """Return *fleet* with the host of the relay, and its guests there."""
     host = Host(name=HostName(RELAY_HOST))
     guests = tuple(fleet.virtual_machines.values())[1 : 1 + GUESTS]
     vms = {vm.name: replace(vm, host=host.name) for vm in guests}
-    return Topology(virtual_machines=vms, scopes=fleet.scopes, hosts={host.name: host})
+    return Topology(
+        virtual_machines={**fleet.virtual_machines, **vms},
+        scopes=fleet.scopes,
+        hosts={**fleet.hosts, host.name: host},
+    )
 
 
-def _poll_meanwhile(server: Server, file: Path, seconds: float) -> tuple[float, float]:
+def _poll_meanwhile(
+    server: Server, target: Target, file: Path, seconds: float
+) -> tuple[float, float]:
     """Return the 99th percentiles before and during an apply, in seconds."""
-    target = Target(port=server.metadata_port, pids=(), headers={"Metadata": "true"})
-    sources = [address_of(1 + number, 127) for number in range(64)]
+    sources = [address_of(1 + number, 127) for number in range(GUESTS)]
     order = {"seconds": 0, "sources": sources, "requests": [target.request()]}
-    with Pollers.running("pace", server.metadata_port, order) as pollers:
+    with Pollers.running("pace", target.port, order) as pollers:
         pollers.hear()
         time.sleep(seconds)
         began = time.monotonic()
@@ -243,23 +243,6 @@ def _write_fleet(folder: Path, fleet: Topology, zone: str) -> Path:
     )
     file.write_text("".join((*scopes, *vms)))
     return file
-
-
-@contextmanager
-def _fronted(folder: Path, fleet: Topology) -> Iterator[tuple[Server, int]]:
-    """Run a server with one front process, which has a core of its own."""
-    url = f"sqlite:///{folder}/forewarn.db"
-    fill(url, fleet)
-    flags = ("--trust-path", "--fronts", "1")
-    server = Server(folder=folder / "state", database=url, flags=flags, before=pinned(SERVED))
-    with running(server):
-        wait_until(
-            lambda: server.has_logged("front_started"), "no front", FRONT_SECONDS, pause=0.05
-        )
-        (front,) = children_of(server.pid)
-        for thread in Path(f"/proc/{front}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), {ASKING})
-        yield server, front
 
 
 def _p99(times: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""A front in this process: its board is fed over HTTP, and virtual machines poll it on a socket."""
+"""A relay in this process: its board is fed over HTTP, and virtual machines poll it on a socket."""
 
 import asyncio
 import json
@@ -43,28 +43,24 @@ def running_loop() -> Generator[asyncio.AbstractEventLoop]:
         loop.close()
 
 
-class Front:
-    """A front of the server at *port*, or on a unix socket, known by *token*."""
+class Relay:
+    """A relay of the server at *port*, known by *token*."""
 
     def __init__(
         self,
         port: int,
         token: str,
         *,
-        socket: str = "",
-        is_prompt: bool = False,
         keep: LineKeeper = lambda _text, _line: None,
     ) -> None:
         self.loop = asyncio.new_event_loop()
         self.board = Board()
         self.board.is_whole = False
         self.mirror: Mirror[Pages] = Mirror(self.board, self.loop)
-        upstream = Upstream(url=f"http://127.0.0.1:{port}", token=lambda: token, socket=socket)
+        upstream = Upstream(url=f"http://127.0.0.1:{port}", token=lambda: token)
         tally = Tally()
-        self.notes = Notes(upstream, tally, monotonic, is_prompt=is_prompt)
-        self.follower = Follower(
-            upstream, self.mirror, chance=lambda: 0.0, keep=keep, marked=self.notes.note_shown
-        )
+        self.notes = Notes(upstream, tally, monotonic)
+        self.follower = Follower(upstream, self.mirror, chance=lambda: 0.0, keep=keep)
         self.verbs = RemoteVerbs(
             upstream,
             is_current=lambda: self.follower.is_current,
@@ -96,7 +92,7 @@ class Front:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
-        wait_until(lambda: self._server.started, "the front to start")
+        wait_until(lambda: self._server.started, "the relay to start")
 
     def stop(self) -> None:
         serving, *others = self._threads
@@ -104,11 +100,11 @@ class Front:
         self.notes.stop()
         for thread in others:
             thread.join(TIMEOUT)
-            assert not thread.is_alive(), "a thread of the front does not stop"
+            assert not thread.is_alive(), "a thread of the relay does not stop"
         self.verbs.close()
         self.loop.call_soon_threadsafe(self._server.stop)
         serving.join(TIMEOUT)
-        assert not serving.is_alive(), "the front does not stop"
+        assert not serving.is_alive(), "the relay does not stop"
         self.loop.close()
 
     def ask(
@@ -132,9 +128,9 @@ class Front:
 
 
 @contextmanager
-def front(port: int, token: str, **options: Any) -> Generator[Front]:
-    """A front that runs."""
-    made = Front(port, token, **options)
+def running_relay(port: int, token: str, **options: Any) -> Generator[Relay]:
+    """A relay that runs."""
+    made = Relay(port, token, **options)
     made.start()
     try:
         yield made
