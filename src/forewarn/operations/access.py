@@ -26,8 +26,7 @@ from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.scopes import unknown_selection
-from forewarn.ports.access import AccessReading, AccessWriting
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import Reading, Transaction
 
 SECRET_PREFIX: Final = "fw_"  # noqa: S105 - what secrets begin with, so that scanners find them
 _SECRET: Final = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9_-]{{20,}}")
@@ -82,7 +81,7 @@ def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: s
     return token
 
 
-def grant_admin(tx: AccessWriting, context: Context, name: str, secret: str) -> None:
+def grant_admin(tx: Transaction, context: Context, name: str, secret: str) -> None:
     """Have *secret* grant everything, on all replicas of a shared database, and no other so."""
     for token in tx.tokens():
         if token.name == name and token.revoked_at is None:
@@ -92,7 +91,7 @@ def grant_admin(tx: AccessWriting, context: Context, name: str, secret: str) -> 
     record_audit(tx, context, "token create", name, detail=Role.ADMIN.value)
 
 
-def revoke_token(tx: AccessWriting, context: Context, name: str) -> Token:
+def revoke_token(tx: Transaction, context: Context, name: str) -> Token:
     """Take back the token called *name*; from now on it grants nothing."""
     key = name_key(name)
     for token in reversed(tx.tokens()):
@@ -104,7 +103,7 @@ def revoke_token(tx: AccessWriting, context: Context, name: str) -> Token:
     raise UnknownTokenError(name)
 
 
-def find_token(reading: AccessReading, token_hash: str, at: datetime) -> Token | None:
+def find_token(reading: Reading, token_hash: str, at: datetime) -> Token | None:
     """Return the live token whose secret has this hash, or None, or refuse one that has ended."""
     # The index compares hashes byte by byte. That tells a guesser about the hash of the guess, from
     # which no better guess can be made; what decides compares all of it.
@@ -130,7 +129,7 @@ def needs_noting(token: Token, at: datetime) -> bool:
     return token.last_used_at is None or at - token.last_used_at >= USE_NOTED_AFTER
 
 
-def note_use(tx: AccessWriting, token_hash: str, at: datetime) -> None:
+def note_use(tx: Transaction, token_hash: str, at: datetime) -> None:
     """Write down that a token was used, unless that is known closely enough already."""
     token = tx.token(token_hash)
     if token is not None and needs_noting(token, at):

@@ -43,7 +43,6 @@ from forewarn.operations.inventory import find_vm, find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.snapshots import look
 from forewarn.operations.tasks import end_by_hand
-from forewarn.ports.events import EventReading
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
@@ -78,7 +77,7 @@ class EventOrder:
     started: bool = False
 
 
-def find_event(reading: EventReading, event_id: EventId) -> ScheduledEvent:
+def find_event(reading: Reading, event_id: EventId) -> ScheduledEvent:
     """Return the event, or refuse."""
     event = reading.event(event_id)
     if event is None:

@@ -32,8 +32,7 @@ from forewarn.operations.safeguards import (
     needed_removals,
 )
 from forewarn.ports.entries import Membership
-from forewarn.ports.fleet import PreparedTopology
-from forewarn.ports.store import Reading, Transaction
+from forewarn.ports.store import PreparedTopology, Reading, Transaction
 
 _USUAL_OPTIONS: Final = ApplyOptions()
 _APPLY: Final = "fleet apply"

@@ -39,8 +39,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.telling import describe_news
 from forewarn.operations.views import describe_change, describe_maintenance, describe_occurrence
-from forewarn.ports.outbox import OutboxReading, OutboxWriting
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventSource, EventType, event_id
 
 KEPT: Final = {
@@ -85,7 +84,7 @@ def retry_notification(tx: Transaction, context: Context, notification_id: str) 
 
 
 def find_notifications(
-    reading: OutboxReading, *, status: NotificationStatus | None, older_than: str | None, limit: int
+    reading: Reading, *, status: NotificationStatus | None, older_than: str | None, limit: int
 ) -> tuple[Notification, ...]:
     """Return the newest messages, or the newest before one that was seen, oldest first."""
     if older_than is not None:
@@ -191,7 +190,7 @@ def find_target(targets: Collection[Target], name: str) -> Target:
 
 
 def record_attempt(
-    tx: OutboxWriting,
+    tx: Transaction,
     notification: Notification,
     delivery: Delivery,
     *,
@@ -211,7 +210,7 @@ def record_attempt(
     return tried
 
 
-def give_up_orphans(tx: OutboxWriting, names: Collection[str], *, now: datetime) -> int:
+def give_up_orphans(tx: Transaction, names: Collection[str], *, now: datetime) -> int:
     """Give up what waits for targets other than *names*, and tell how many messages those were."""
     number = 0
     for target in tx.targets_waited_for():
@@ -222,7 +221,7 @@ def give_up_orphans(tx: OutboxWriting, names: Collection[str], *, now: datetime)
     return number
 
 
-def prune_outbox(tx: OutboxWriting, *, now: datetime) -> int:
+def prune_outbox(tx: Transaction, *, now: datetime) -> int:
     """Forget what has ended long ago, and tell how many messages those were."""
     return sum(
         tx.prune_notifications(status, ended_before=now - kept) for status, kept in KEPT.items()
@@ -265,7 +264,7 @@ _LIVES: Final[Mapping[Phase, Callable[[ScheduledEvent, datetime], ScheduledEvent
 """How an event that was just scheduled comes to each of its phases."""
 
 
-def _find(reading: OutboxReading, notification_id: str) -> Notification:
+def _find(reading: Reading, notification_id: str) -> Notification:
     found = reading.notification(notification_id)
     if found is None:
         raise UnknownNotificationError(notification_id)

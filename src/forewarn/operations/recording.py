@@ -15,7 +15,6 @@ from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
 from forewarn.operations.context import Context
 from forewarn.operations.views import describe_change
-from forewarn.ports.access import AccessWriting
 from forewarn.ports.entries import AuditEntry, LedgerEntry
 from forewarn.ports.store import Transaction
 from forewarn.protocol.vocabulary import event_id
@@ -138,7 +137,7 @@ def new_notification(
 
 
 def record_audit(
-    tx: AccessWriting, context: Context, action: str, subject: str, *, detail: str = ""
+    tx: Transaction, context: Context, action: str, subject: str, *, detail: str = ""
 ) -> None:
     """Write down who did *action* to *subject*."""
     tx.append_audit(

@@ -11,8 +11,8 @@ from typing import Final
 
 from forewarn.domain.errors import InvalidError
 from forewarn.operations.context import Context
-from forewarn.ports.access import AccessWriting
 from forewarn.ports.entries import KeptAnswer
+from forewarn.ports.store import Transaction
 
 KEPT_FOR: Final = timedelta(hours=24)
 """For how long an answer is kept, in real time."""
@@ -36,7 +36,7 @@ class RequestKey:
     fingerprint: str
 
 
-def do_once(tx: AccessWriting, context: Context, request: RequestKey, do: Callable[[], str]) -> str:
+def do_once(tx: Transaction, context: Context, request: RequestKey, do: Callable[[], str]) -> str:
     """Return what *do* answers, or what it answered when *request* came before."""
     kept = tx.kept_answer(context.who, request.key)
     if kept is not None and kept.answered_at >= answers_kept_since(context):

@@ -12,15 +12,13 @@ from forewarn.domain.access import SESSION_IDLE, ConsoleSession, SignInLinkError
 from forewarn.operations.access import hash_secret
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
-from forewarn.ports.access import AccessReading, AccessWriting
+from forewarn.ports.store import Reading, Transaction
 
 SESSION_USE_NOTED_AFTER: Final = timedelta(minutes=1)
 """How closely it is known when a session was last used."""
 
 
-def create_link(
-    tx: AccessWriting, context: Context, token_hash: str, secret: str
-) -> ConsoleSession:
+def create_link(tx: Transaction, context: Context, token_hash: str, secret: str) -> ConsoleSession:
     """Have *secret* sign in one browser, once, with the token of the caller."""
     link = _make(context, token_hash, secret, is_link=True)
     tx.put_session(link)
@@ -29,13 +27,13 @@ def create_link(
 
 
 def begin_session(
-    tx: AccessWriting, context: Context, token_hash: str, secret: str
+    tx: Transaction, context: Context, token_hash: str, secret: str
 ) -> ConsoleSession:
     """Have *secret* be the one of a browser that the caller has signed in with a token."""
     return _begin(tx, context, token_hash, secret, detail="with the token")
 
 
-def redeem_link(tx: AccessWriting, context: Context, code: str, secret: str) -> ConsoleSession:
+def redeem_link(tx: Transaction, context: Context, code: str, secret: str) -> ConsoleSession:
     """Sign in the browser that has *secret* in place of the link that has *code*."""
     # Looked at again inside the transaction: of two browsers that have it, one is first.
     link = find_link(tx, code, context.at)
@@ -43,7 +41,7 @@ def redeem_link(tx: AccessWriting, context: Context, code: str, secret: str) -> 
     return _begin(tx, context, link.token_hash, secret, detail="with a link")
 
 
-def find_link(reading: AccessReading, code: str, at: datetime) -> ConsoleSession:
+def find_link(reading: Reading, code: str, at: datetime) -> ConsoleSession:
     """Return the link that has *code*, or refuse one that signs nobody in."""
     link = _find(reading, code, at)
     if link is None or not link.is_link:
@@ -51,7 +49,7 @@ def find_link(reading: AccessReading, code: str, at: datetime) -> ConsoleSession
     return link
 
 
-def find_session(reading: AccessReading, secret: str, at: datetime) -> ConsoleSession | None:
+def find_session(reading: Reading, secret: str, at: datetime) -> ConsoleSession | None:
     """Return the session that has *secret*, unless there is none or it has ended."""
     session = _find(reading, secret, at)
     return None if session is None or session.is_link else session
@@ -62,14 +60,14 @@ def session_needs_noting(session: ConsoleSession, at: datetime) -> bool:
     return at - session.used_at >= SESSION_USE_NOTED_AFTER
 
 
-def note_session_use(tx: AccessWriting, session_hash: str, at: datetime) -> None:
+def note_session_use(tx: Transaction, session_hash: str, at: datetime) -> None:
     """Write down that a session was used, unless it is over or that is known closely enough."""
     session = tx.session(session_hash)
     if session is not None and session.is_live(at) and session_needs_noting(session, at):
         tx.put_session(replace(session, used_at=at))
 
 
-def end_session(tx: AccessWriting, context: Context, secret: str) -> None:
+def end_session(tx: Transaction, context: Context, secret: str) -> None:
     """Sign out the browser that has *secret*, unless it is signed out already."""
     session = find_session(tx, secret, context.at)
     if session is not None:
@@ -83,7 +81,7 @@ def sessions_kept_since(context: Context) -> datetime:
 
 
 def _begin(
-    tx: AccessWriting, context: Context, token_hash: str, secret: str, *, detail: str
+    tx: Transaction, context: Context, token_hash: str, secret: str, *, detail: str
 ) -> ConsoleSession:
     session = _make(context, token_hash, secret, is_link=False)
     tx.put_session(session)
@@ -102,7 +100,7 @@ def _make(context: Context, token_hash: str, secret: str, *, is_link: bool) -> C
     )
 
 
-def _find(reading: AccessReading, secret: str, at: datetime) -> ConsoleSession | None:
+def _find(reading: Reading, secret: str, at: datetime) -> ConsoleSession | None:
     # By its hash, which tells a guesser as little as it does of tokens.
     found = reading.session(hash_secret(secret))
     return found if found is not None and found.is_live(at) else None

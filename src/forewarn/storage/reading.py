@@ -1,4 +1,4 @@
-"""The port's Reading, over one connection."""
+"""The port's Reading, over one connection. `ports/store.py` says what each method does."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -36,7 +36,7 @@ from forewarn.ports.entries import (
     MembershipKey,
     Showing,
 )
-from forewarn.ports.fleet import PreparedTopology
+from forewarn.ports.store import PreparedTopology
 from forewarn.protocol.document import Document
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
@@ -64,46 +64,37 @@ class SqlReading:
         self._stored: StoredTopology | None = None
 
     def topology(self) -> Topology:
-        """Return the fleet."""
         return self._stored_topology().topology
 
     def topology_at_hand(self) -> tuple[int, Topology] | None:
-        """Return the fleet and how often it has changed, unless all of it would have to be read."""
         stored = self._stored or self._cache.find(self._connection, self._latest)
         return None if stored is None else (stored.version, stored.topology)
 
     def prepare_topology(self, topology: Topology) -> PreparedTopology:
-        """Do all the work for `put_topology` that can be done before."""
         return prepare_topology(topology, self._stored_topology())
 
     def event(self, event_id: EventId) -> ScheduledEvent | None:
-        """Return one event, wherever it is in its life."""
         return self._one(ScheduledEvent, statements.EVENT, event_id=event_id)
 
     def events_in_flight(
         self, scope_ids: Iterable[ScopeId] | None = None
     ) -> tuple[ScheduledEvent, ...]:
-        """Return what is Scheduled or Started, everywhere or in these scopes."""
         if scope_ids is None:
             return self._all(ScheduledEvent, statements.EVENTS_IN_FLIGHT)
         look = statements.EVENTS_IN_FLIGHT_OF_SCOPES
         return self._all(ScheduledEvent, look, scope_ids=list(scope_ids))
 
     def operation_events(self, operation_id: OperationId) -> tuple[ScheduledEvent, ...]:
-        """Return the events of a host operation that are Scheduled or Started."""
         look = statements.EVENTS_IN_FLIGHT_OF_OPERATION
         return self._all(ScheduledEvent, look, operation_id=operation_id)
 
     def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
-        """Return the restarts and redeploys that are Scheduled or Started, everywhere."""
         return self._all(ScheduledEvent, statements.USER_OPERATIONS_IN_FLIGHT)
 
     def events_under_way(self) -> tuple[ScheduledEvent, ...]:
-        """Return what is in flight, and every event of a Maintenance that is not finished."""
         return self._all(ScheduledEvent, statements.EVENTS_UNDER_WAY)
 
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
-        """Return every event that one of the Maintenances has created."""
         wanted = list(maintenance_ids)
         return self._all(ScheduledEvent, statements.EVENTS_OF_MAINTENANCES, maintenance_ids=wanted)
 
@@ -119,7 +110,6 @@ class SqlReading:
         older_than: EventId | None = None,
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
-        """Return the newest *limit* events of these kinds, oldest first."""
         look, values = statements.narrow(
             statements.EVENTS,
             statements.EVENT_FILTERS,
@@ -135,19 +125,15 @@ class SqlReading:
         return self._page(ScheduledEvent, look, events.c.event_id, older_than, limit, **values)
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
-        """Return the life of one event."""
         return self._all(LedgerEntry, statements.LEDGER, event_id=event_id)
 
     def ledger_after(self, sequence: int, *, limit: int) -> tuple[LedgerLine, ...]:
-        """Return the lines that follow *sequence*, of all events, in the order of commitment."""
         return self._all(LedgerLine, statements.LEDGER_AFTER, after=sequence, limit=limit)
 
     def last_sequence(self) -> int:
-        """Return the number of the last line of the ledger, 0 if there is none."""
         return self._value(statements.LAST_SEQUENCE) or 0
 
     def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None:
-        """Return one Maintenance."""
         return self._one(Maintenance, statements.MAINTENANCE, maintenance_id=maintenance_id)
 
     def maintenances(
@@ -157,66 +143,52 @@ class SqlReading:
         older_than: MaintenanceId | None = None,
         limit: int | None = None,
     ) -> tuple[Maintenance, ...]:
-        """Return all Maintenances, or only those that are finished, or are not."""
         look = statements.MAINTENANCES[finished]
         return self._page(Maintenance, look, maintenances.c.maintenance_id, older_than, limit)
 
     def lease_epoch(self) -> int:
-        """Return the epoch of the current lease, or 0 before the first."""
         epoch: int | None = self._value(statements.EPOCH, name=LEASE)
         return epoch or 0
 
     def gate_answers(self) -> dict[Question, Answer]:
-        """Return what the leader has written down of what gates said."""
         rows = self._connection.execute(statements.GATE_ANSWERS).all()
         return read_answers((question, answer) for question, answer in rows)
 
     def task(self, key: TaskKey) -> Task | None:
-        """Return one task."""
         subject, name = key
         return self._one(Task, statements.TASK, subject=subject, name=name)
 
     def tasks(self) -> tuple[Task, ...]:
-        """Return the tasks that matter to decisions, in the order in which they were reserved."""
         return self._all(Task, statements.TASKS)
 
     def tasks_of(self, subject: str) -> tuple[Task, ...]:
-        """Return all tasks of an event or a host operation."""
         return self._all(Task, statements.TASKS_OF, subject=subject)
 
     def open_tasks(self, node: str) -> tuple[Task, ...]:
-        """Return the tasks of *node* that are not over."""
         return self._all(Task, statements.OPEN_TASKS, node=node)
 
     def settled_tasks(self, node: str) -> tuple[Task, ...]:
-        """Return the tasks of *node* that an operator has settled in its absence."""
         return self._all(Task, statements.SETTLED_TASKS, node=node)
 
     def owners(self) -> tuple[Owner, ...]:
-        """Return the state directories that can own tasks."""
         return self._all(Owner, statements.OWNERS)
 
     def operations_under_way(self) -> tuple[HostOperation, ...]:
-        """Return every host operation of a Maintenance that is not finished."""
         return self._all(HostOperation, statements.OPERATIONS_UNDER_WAY)
 
     def operations_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[HostOperation, ...]:
-        """Return every host operation that one of the Maintenances has begun."""
         wanted = list(maintenance_ids)
         return self._all(
             HostOperation, statements.OPERATIONS_OF_MAINTENANCES, maintenance_ids=wanted
         )
 
     def host_operation(self, operation_id: OperationId) -> HostOperation | None:
-        """Return one host operation."""
         return self._one(HostOperation, statements.OPERATION, operation_id=operation_id)
 
     def told(self) -> tuple[Told, ...]:
-        """Return what people know of Maintenances that are not finished."""
         return self._all(Told, statements.TOLD)
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
-        """Return one run of a scenario."""
         return self._one(ScenarioRun, statements.SCENARIO_RUN, run_id=run_id)
 
     def scenario_runs(
@@ -226,21 +198,17 @@ class SqlReading:
         older_than: ScenarioRunId | None = None,
         limit: int | None = None,
     ) -> tuple[ScenarioRun, ...]:
-        """Return all runs, or only those that are finished, or are not."""
         look = statements.SCENARIO_RUNS[finished]
         return self._page(ScenarioRun, look, scenario_runs.c.run_id, older_than, limit)
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """Return every schedule."""
         return self._all(Schedule, statements.SCHEDULES)
 
     def document(self, scope_id: ScopeId) -> Document:
-        """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
         document: Document | None = self._value(statements.DOCUMENT, scope_id=scope_id)
         return FIRST_DOCUMENT if document is None else document
 
     def documents(self, scope_ids: Iterable[ScopeId] | None = None) -> dict[ScopeId, Document]:
-        """Return the current document of every scope of the topology, or of these."""
         look, wanted = statements.DOCUMENTS, dict[str, object]()
         if scope_ids is not None:
             look, wanted = statements.DOCUMENTS_OF, {"scope_ids": list(scope_ids)}
@@ -248,41 +216,33 @@ class SqlReading:
         return {scope_id: body or FIRST_DOCUMENT for scope_id, body in rows}
 
     def document_at(self, scope_id: ScopeId, at: datetime) -> Document:
-        """Return what the scope was shown at a moment; `FIRST_DOCUMENT` before its first."""
         document: Document | None = self._value(statements.DOCUMENT_AT, scope_id=scope_id, at=at)
         return FIRST_DOCUMENT if document is None else document
 
     def superseded_documents(self, before: datetime, *, limit: int) -> tuple[DocumentKey, ...]:
-        """Return documents that nobody could read at *before* or later: newer ones were there."""
         values = {"before": before, "limit": limit}
         rows = self._connection.execute(statements.SUPERSEDED_DOCUMENTS, values)
         return tuple((scope_id, incarnation) for scope_id, incarnation in rows)
 
     def memberships(self, vm: str) -> tuple[Membership, ...]:
-        """Return in which scopes a virtual machine was, in any case of its name, oldest first."""
         return self._all(Membership, statements.MEMBERSHIPS, vm=name_key(vm))
 
     def superseded_memberships(self, before: datetime, *, limit: int) -> tuple[MembershipKey, ...]:
-        """Return those that held for no moment from *before* on, and of machines gone by then."""
         values = {"before": before, "limit": limit}
         rows = self._connection.execute(statements.SUPERSEDED_MEMBERSHIPS, values)
         return tuple((vm, since) for vm, since in rows)
 
     def soaks(self) -> dict[ScopeId, datetime]:
-        """Return until when scopes are left alone after a step, some of which may be over."""
         return {row["scope_id"]: row["until"] for row in self._rows(statements.SOAKS)}
 
     def showing(self, at: datetime) -> Showing | None:
-        """Return the last one that was recorded at *at* or before."""
         return self._one(Showing, statements.SHOWING, at=at)
 
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
-        """Return when the scope was last polled, as far as it was recorded."""
         moment: datetime | None = self._value(statements.LAST_POLLED_AT, scope_id=scope_id)
         return moment
 
     def last_polls(self, vms: Iterable[VmName]) -> dict[VmName, datetime]:
-        """Return when each of *vms* last polled, as far as it was recorded."""
         keys = {name_key(vm): vm for vm in vms}
         if len(keys) > MANY_POLLS:
             rows = self._connection.execute(statements.ALL_LAST_POLLS).all()
@@ -300,7 +260,6 @@ class SqlReading:
         older_than: int | None = None,
         limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
-        """Return the newest *limit* entries of these, oldest first."""
         look, values = statements.narrow(
             statements.NEWEST_AUDIT,
             statements.AUDIT_FILTERS,
@@ -313,28 +272,22 @@ class SqlReading:
         return self._all(AuditEntry, look, limit=limit, **values)[::-1]
 
     def token(self, token_hash: str) -> Token | None:
-        """Return the token whose secret has this hash."""
         return self._one(Token, statements.TOKEN, token_hash=token_hash)
 
     def tokens(self) -> tuple[Token, ...]:
-        """Return every token, also those that grant nothing any more."""
         return self._all(Token, statements.TOKENS)
 
     def session(self, session_hash: str) -> ConsoleSession | None:
-        """Return the session or link whose secret has this hash."""
         return self._one(ConsoleSession, statements.SESSION, session_hash=session_hash)
 
     def setting(self, name: str) -> str | None:
-        """Return what was put under *name*."""
         value: str | None = self._value(statements.SETTING, name=name)
         return value
 
     def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
-        """Return what was answered to the request of *who* that had *key*."""
         return self._one(KeptAnswer, statements.KEPT_ANSWER, who=who, key=key)
 
     def notification(self, notification_id: str) -> Notification | None:
-        """Return one message."""
         return self._one(Notification, statements.NOTIFICATION, notification_id=notification_id)
 
     def notifications(
@@ -345,7 +298,6 @@ class SqlReading:
         older_than: str | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
-        """Return the newest *limit* messages, oldest first."""
         look, values = statements.narrow(
             statements.NOTIFICATIONS, statements.NOTIFICATION_FILTERS, status=status
         )
@@ -356,11 +308,9 @@ class SqlReading:
         return self._page(Notification, look, key, older_than, limit, **values)
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
-        """Return the first waiting message of each subject for *target*, soonest first."""
         return self._all(Notification, statements.NEXT_NOTIFICATIONS, target=target, limit=limit)
 
     def targets_waited_for(self) -> tuple[str, ...]:
-        """Return the name of every target for which a message is waiting."""
         return tuple(row["target"] for row in self._rows(statements.TARGETS_WAITED_FOR))
 
     def _stored_topology(self) -> StoredTopology:

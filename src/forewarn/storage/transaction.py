@@ -28,8 +28,7 @@ from forewarn.ports.entries import (
     MembershipKey,
     Showing,
 )
-from forewarn.ports.fleet import PreparedTopology
-from forewarn.ports.store import SERVER_PAUSE, LeaseLostError
+from forewarn.ports.store import SERVER_PAUSE, LeaseLostError, PreparedTopology
 from forewarn.protocol.document import Document
 from forewarn.storage import statements, tables
 from forewarn.storage.columns import write_json
@@ -110,7 +109,6 @@ class SqlTransaction(SqlReading):
         self.changes = Changes()
 
     def put_topology(self, topology: Topology, prepared: PreparedTopology | None = None) -> None:
-        """Make *topology* the fleet; with less work if it was prepared and nothing came between."""
         known = self._stored_topology()
         change = prepared if isinstance(prepared, TopologyChange) else None
         if change is None or change.known is not known or change.topology is not topology:
@@ -131,19 +129,15 @@ class SqlTransaction(SqlReading):
         return self._stored
 
     def put_event(self, event: ScheduledEvent) -> None:
-        """Add *event*, or replace what is known of it."""
         self._put_work(tables.events, event)
 
     def put_maintenance(self, maintenance: Maintenance) -> None:
-        """Add *maintenance*, or replace what is known of it."""
         self._put_work(tables.maintenances, maintenance)
 
     def put_operation(self, operation: HostOperation) -> None:
-        """Add *operation*, or replace what is known of it."""
         self._put_work(tables.host_operations, operation)
 
     def put_task(self, task: Task) -> None:
-        """Add *task*, or replace what is known of it."""
         self._put(tables.tasks, task)
         # An owner hears of what it can begin, and the leader of what is over, or never will be.
         self.changes.has_tasks |= task.state is TaskState.RESERVED
@@ -151,37 +145,29 @@ class SqlTransaction(SqlReading):
             self._note_work()
 
     def prune_tasks(self, *, before: datetime) -> int:
-        """Forget tasks that matter to no decision since before then; tell how many those were."""
         return self._connection.execute(statements.PRUNE_TASKS, {"before": before}).rowcount
 
     def put_owner(self, owner: Owner) -> None:
-        """Add *owner*, or replace what is known of it."""
         self._put(tables.owners, owner)
 
     def remove_owner(self, node: str) -> None:
-        """Forget an owner."""
         self._remove(tables.owners, [(node,)])
         self._note_work()
 
     def put_told(self, told: Told) -> None:
-        """Remember what people know of a Maintenance."""
         self._put(tables.told, told)
 
     def put_scenario_run(self, run: ScenarioRun) -> None:
-        """Add *run*, or replace what is known of it."""
         self._put_work(tables.scenario_runs, run)
 
     def put_schedule(self, schedule: Schedule) -> None:
-        """Add *schedule*, or replace what is known of it."""
         self._put_work(tables.schedules, schedule)
 
     def remove_schedule(self, name: ScheduleName) -> None:
-        """Forget a schedule; what it has begun stays."""
         self._remove(tables.schedules, [(name,)])
         self._note_work()
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
-        """Publish *document*, which has to be newer than the scope's current one, or the same."""
         key = (scope_id, document.document_incarnation)
         if PUT[tables.documents].run(self._connection, *key, at, document, *key):
             self.changes.incarnations[scope_id] = document.document_incarnation
@@ -197,11 +183,9 @@ class SqlTransaction(SqlReading):
         self.changes.recorded_at = min(at, self.changes.recorded_at or at)
 
     def remove_documents(self, documents: Iterable[DocumentKey]) -> None:
-        """Forget documents that nobody can ask for any more."""
         self._remove(tables.documents, documents)
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
-        """Remember who reads whose document from now on."""
         joined = tuple(memberships)
         rows = ((name_key(each.vm), each.since, each.scope_id) for each in joined)
         self._put_rows(tables.memberships, rows)
@@ -209,97 +193,77 @@ class SqlTransaction(SqlReading):
             self._record(each.since)
 
     def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None:
-        """Forget who read whose document at moments that nobody can ask for any more."""
         self._remove(tables.memberships, ((name_key(vm), since) for vm, since in memberships))
 
     def put_soak(self, scope_id: ScopeId, until: datetime, *, at: datetime) -> None:
-        """Leave the scope alone until then; forget what is over by *at*."""
         self._connection.execute(statements.FORGET_SOAKS, {"at": at})
         PUT[tables.soaks].run(self._connection, scope_id, until)
         self._note_work()
 
     def put_showings(self, showings: Iterable[Showing]) -> None:
-        """Remember from when on what is recorded was really served."""
         self._put_rows(tables.showings, ((each.recorded_at, each.shown_at) for each in showings))
 
     def prune_showings(self, *, before: datetime) -> None:
-        """Forget those that are over by then."""
         self._connection.execute(statements.PRUNE_SHOWINGS, {"before": before})
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
-        """Remember that the scope was polled."""
         PUT[tables.polls].run(self._connection, scope_id, at)
 
     def put_polls(self, polls: Mapping[VmName, datetime]) -> None:
-        """Remember when virtual machines polled."""
         self._put_rows(tables.vm_polls, ((name_key(vm), at) for vm, at in polls.items()))
 
     def put_setting(self, name: str, value: str) -> None:
-        """Put *value* under *name*."""
         PUT[tables.settings].run(self._connection, name, value)
         if name == SERVER_PAUSE:
             self._note_work()
 
     def put_token(self, token: Token) -> None:
-        """Add *token*, or replace what is known of it."""
         self._put(tables.tokens, token)
 
     def put_session(self, session: ConsoleSession) -> None:
-        """Add *session*, or replace what is known of it."""
         self._put(tables.sessions, session)
 
     def remove_session(self, session_hash: str) -> None:
-        """Forget a session or a link."""
         self._remove(tables.sessions, [(session_hash,)])
 
     def prune_sessions(self, *, before: datetime) -> int:
-        """Forget those that were last used before then, and tell how many those were."""
         return self._connection.execute(statements.PRUNE_SESSIONS, {"before": before}).rowcount
 
     def append_ledger(self, entry: LedgerEntry) -> None:
-        """Add a line to the life of an event."""
         self._put(tables.ledger, entry)
         self.changes.has_ledger_grown = True
 
     def append_audit(self, entry: AuditEntry) -> None:
-        """Add a line to the audit."""
         self._put(tables.audit, entry)
 
     def put_notification(self, notification: Notification) -> None:
-        """Put *notification* into the outbox, or replace what is known of it."""
         self._put(tables.outbox, notification)
         self.changes.has_outbox_grown = True
 
     def prune_notifications(self, status: NotificationStatus, *, ended_before: datetime) -> int:
-        """Forget messages of *status* that ended before then, and tell how many those were."""
         values = {"status": status, "ended_before": ended_before}
         return self._connection.execute(statements.PRUNE_NOTIFICATIONS, values).rowcount
 
     def put_answer(self, answer: KeptAnswer) -> None:
-        """Keep *answer*, in place of what was kept for the same caller and key."""
         self._put(tables.kept_answers, answer)
 
     def prune_answers(self, *, before: datetime) -> int:
-        """Forget what was answered before then, and tell how many answers those were."""
         return self._connection.execute(statements.PRUNE_ANSWERS, {"before": before}).rowcount
 
     def put_gate_answers(
         self, news: Mapping[Question, Answer], *, forget: Iterable[Question] = (), epoch: int
     ) -> None:
-        """Write down what gates said to the leader of *epoch*."""
         self.check_epoch(epoch)
         self._remove(tables.gate_answers, ((write_question(each),) for each in forget))
         rows = ((write_question(key), write_json(said), epoch) for key, said in news.items())
         self._put_rows(tables.gate_answers, rows)
 
     def next_epoch(self, *, ahead: int = 0) -> int:
-        """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
         epoch = self.lease_epoch() + ahead + 1
         PUT[tables.leases].run(self._connection, LEASE, epoch, "", None)
         return epoch
 
     def check_epoch(self, epoch: int) -> None:
-        """Refuse with LeaseLostError unless *epoch* is the current one."""
         current = self.lease_epoch()
         if epoch != current:
             raise LeaseLostError(epoch, current)
