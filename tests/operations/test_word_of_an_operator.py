@@ -42,6 +42,7 @@ from forewarn.operations.maintenances import (
     skip_failures,
 )
 from forewarn.operations.tasks import NotSettleableError, TaskSelection, settle_selected
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.wording.command_lines import command_for, say_blocker
@@ -102,9 +103,15 @@ RollOutMaker = Callable[..., RollOut]
 
 
 @pytest.fixture
-def make_roll_out(tmp_path: Path) -> Iterator[RollOutMaker]:
+def word_store(tmp_path: Path) -> Iterator[Store]:
+    """Give the store of a server; properties/test_word_on_postgresql.py gives another one."""
     with closing(open_sqlite(tmp_path / "forewarn.db", is_durable=False)) as store:
-        yield lambda fleet=FLEET, **more: RollOut(store, fleet, **more)
+        yield store
+
+
+@pytest.fixture
+def make_roll_out(word_store: Store) -> RollOutMaker:
+    return lambda fleet=FLEET, **more: RollOut(word_store, fleet, **more)
 
 
 @pytest.fixture
