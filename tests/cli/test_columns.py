@@ -7,7 +7,7 @@ import pytest
 from tests.cli.test_terminal import on_terminal
 from typer.testing import Result
 
-from forewarn.cli.columns import lay_out, width_of
+from forewarn.cli.output import lay_out, width_of
 
 Run = Callable[..., Result]
 TITLES = ("NAME", "SCOPE", "UPDATE DOMAIN", "REASON", "RESOURCES")

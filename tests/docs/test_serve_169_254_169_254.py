@@ -11,7 +11,7 @@ from tests.needs import find_program
 
 from forewarn.host_setup.orders import GuestTable, SetupTable
 from forewarn.host_setup.planning import ROUTING_TABLE
-from forewarn.host_setup.records import STATE_DIRECTORY
+from forewarn.host_setup.this_host import STATE_DIRECTORY
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/serve-169-254-169-254.md").read_text("utf-8")

@@ -34,8 +34,7 @@ from forewarn.domain.finding import Finding, FindingVerdict
 from forewarn.host_setup.bindings import HostSetupError
 from forewarn.host_setup.planning import SetupRecord
 from forewarn.host_setup.programs import Programs
-from forewarn.host_setup.records import encode_record
-from forewarn.host_setup.this_host import ThisHost
+from forewarn.host_setup.this_host import ThisHost, encode_record
 
 ROUTER = IPv4Address("10.77.0.1")
 LEASED = "10.77.0.51"

@@ -3,19 +3,50 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
+from forewarn.domain.notification import NotificationStatus
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, Transaction
 from forewarn.storage.changes import ChangeListeners
-from forewarn.storage.figures import count_figures
 from forewarn.storage.reading import SqlReading
+from forewarn.storage.statements import IS_IN_FLIGHT
+from forewarn.storage.tables import events, leases, outbox
 from forewarn.storage.topology_cache import TopologyCache
 from forewarn.storage.writer import Writer
+
+_EVENTS: Final = (
+    select(
+        events.c.event_type, events.c.event_status, func.count(), func.count(events.c.overdue_at)
+    )
+    .where(IS_IN_FLIGHT)
+    .group_by(events.c.event_type, events.c.event_status)
+)
+_NOTIFICATIONS: Final = select(outbox.c.status, func.count()).group_by(outbox.c.status)
+_OLDEST: Final = (
+    select(outbox.c.created_at)
+    .where(outbox.c.status == NotificationStatus.WAITING)
+    .order_by(outbox.c.created_at)
+    .limit(1)
+)
+_EPOCH: Final = select(func.max(leases.c.epoch))
+
+
+def count_figures(connection: Connection) -> Figures:
+    """Count what *connection* sees."""
+    found = connection.execute(_EVENTS).all()
+    return Figures(
+        events_in_flight={(kind, status): number for kind, status, number, _ in found},
+        events_overdue=sum(overdue for *_, overdue in found),
+        notifications=dict(connection.execute(_NOTIFICATIONS).all()),
+        waiting_since=connection.scalar(_OLDEST),
+        epoch=connection.scalar(_EPOCH) or 0,
+    )
+
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.host_setup.bindings import HostSetupError, parse_binding
 from forewarn.host_setup.planning import DNSMASQ_FILE, HostSetup, SetupRecord
-from forewarn.host_setup.records import decode_record, encode_record
+from forewarn.host_setup.this_host import decode_record, encode_record
 
 PATH = Path("/var/lib/forewarn-host/host-setup.json")
 FILE = Path("/etc/dnsmasq.d", DNSMASQ_FILE)

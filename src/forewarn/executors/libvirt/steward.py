@@ -22,7 +22,7 @@ from typing import Final
 import libvirt
 
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.attendant import ENDING, write_ending
+from forewarn.executors.attendant import ENDING, OUTPUT, claim, write_ending
 from forewarn.executors.libvirt.api import (
     Domain,
     HostConnection,
@@ -53,10 +53,44 @@ from forewarn.executors.libvirt.domains import (
     put_mark,
 )
 from forewarn.executors.libvirt.marks import DomainMark, MarkPhase
-from forewarn.executors.libvirt.notes import StewardNotes
 from forewarn.executors.libvirt.plans import HostPlace, ImpactPlan, read_plan
 from forewarn.protocol.vocabulary import EventType
 from forewarn.wording.durations import format_duration
+
+BEGUN: Final = ".acting"
+"""The suffix of the file that is there once a steward was about to set a mark."""
+
+
+class StewardNotes:
+    """What stewards of one order leave on disk, beside its file."""
+
+    def __init__(self, order_path: Path) -> None:
+        self._begun = order_path.with_suffix(BEGUN)
+        self._output = order_path.with_suffix(OUTPUT)
+        self._is_begun = False
+        self._last = ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a steward was about to mark the domain, this one or one before."""
+        return self._is_begun or self._begun.exists()
+
+    def begin(self) -> None:
+        """Remember that the domain is about to be marked."""
+        descriptor = claim(self._begun, {})
+        if descriptor is not None:
+            os.close(descriptor)
+        self._is_begun = True
+
+    def say(self, word: str) -> None:
+        """Have operators know what it waits for."""
+        if word != self._last:
+            self._last = word
+            with suppress(OSError):  # guests are resumed on a full disk, too
+                self._output.touch(mode=0o600)
+                with self._output.open("a", encoding="utf-8") as file:
+                    file.write(f"{word}\n")
+
 
 _LOOK_SECONDS: Final = 1.0
 _ENDINGS: Final = {ImpactStatus.DONE: MarkPhase.DONE, ImpactStatus.FAILED: MarkPhase.FAILED}
