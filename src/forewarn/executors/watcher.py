@@ -3,6 +3,7 @@
 It is part of the Replica: a node that does not lead still reports what it has begun.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -82,6 +83,7 @@ class TaskWatcher:
         self.records = records
         self.wall = wall
         self.register = register
+        self._registering = threading.Lock()
         self.owner = register()
         self.is_replaced = False
         """Whether another server was started with a copy of the state directory."""
@@ -179,16 +181,19 @@ class TaskWatcher:
         return _StorePermit(self.store, self.owner, task, self.wall, self._step_down)
 
     def _step_down(self, error: OwnerReplacedError | OwnerForgottenError) -> None:
-        """Act no more for this *owner*; one that was forgotten registers again."""
-        owner, now = self.owner, self.wall.now()
-        if isinstance(error, OwnerForgottenError):
-            log.warning("owner_forgotten", node=owner.node)
-            self.owner = self.register()
-            self.rounds.wake()
-        elif not self.is_replaced:
-            self.is_replaced = True
-            log.error("state_directory_replaced", node=owner.node)
-            self.store.write(lambda tx: note_replaced(tx, owner, now))
+        """Act no more for this owner; one that was forgotten registers again, once."""
+        with self._registering:
+            owner, now = self.owner, self.wall.now()
+            if error.generation != owner.generation:
+                return  # another thread was told before, and has registered again
+            if isinstance(error, OwnerForgottenError):
+                log.warning("owner_forgotten", node=owner.node)
+                self.owner = self.register()
+                self.rounds.wake()
+            elif not self.is_replaced:
+                self.is_replaced = True
+                log.error("state_directory_replaced", node=owner.node)
+                self.store.write(lambda tx: note_replaced(tx, owner, now))
 
 
 @dataclass(frozen=True, slots=True)
