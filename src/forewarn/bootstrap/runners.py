@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import structlog
@@ -14,7 +16,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology
 from forewarn.executors.simulated import Manual, Simulated
-from forewarn.executors.task_input import Runner
+from forewarn.executors.task_input import Permit, Runner, TaskInput
 from forewarn.executors.task_log import TaskLog
 from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock
@@ -127,9 +129,20 @@ class ReloadableRunners:
         return current.assign_host_task(task, topology, now) if current else self._unassigned(now)
 
     def runner(self, name: str) -> Runner | None:
-        """Return the runner of that name, unless the file is wrong."""
+        """Return the runner of that name; without the file, one that begins nothing."""
         current = self._now()
-        return current.runner(name) if current else None
+        if current is not None and (found := current.runner(name)):
+            return found
+        mistake = None if current else self._unassigned(self._clock.now()).said
+        former = self._without_file.runner(name)
+        return former and _FormerRunner(former, name, mistake)
+
+    @cached_property
+    def _without_file(self) -> Runners:
+        from forewarn.bootstrap.file_runners import FileRunners  # noqa: PLC0415 - imports this
+        from forewarn.executors.configuration import Executors  # noqa: PLC0415 - imported with it
+
+        return FileRunners(Executors(), self._store, self._clock, self._records, self._outbound)
 
     def _now(self) -> Runners | None:
         with self._changing:
@@ -145,3 +158,36 @@ class ReloadableRunners:
             has_no_executor=True,
         )
         return Assignment(runner="", said=said)
+
+
+@dataclass(frozen=True, slots=True)
+class _FormerRunner:
+    """Tells how far tasks are that *runner* began when the executor file was there.
+
+    While there is a *mistake* in the file, everything else waits until it is corrected.
+    """
+
+    runner: Runner
+    name: str
+    mistake: Impact | None
+
+    @property
+    def repeats(self) -> bool:
+        return False
+
+    def begin(self, task: TaskInput, permit: Permit) -> Impact:
+        del permit
+        if self.mistake:
+            return Impact(status=ImpactStatus.NOT_BEGUN, reason=self.mistake.reason)
+        return Impact(status=ImpactStatus.FAILED, reason=task.unassigned(self.name))
+
+    def inquire(self, task: TaskInput) -> Impact:
+        said = self.runner.inquire(task)
+        is_known = not said.is_stuck and said.status is not ImpactStatus.NOT_BEGUN
+        # It has a runner, which it keeps.
+        return (
+            said if is_known or not self.mistake else replace(self.mistake, has_no_executor=False)
+        )
+
+    def close(self) -> None:
+        self.runner.close()
