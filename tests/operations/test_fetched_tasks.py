@@ -8,10 +8,9 @@ import pytest
 from forewarn.domain.host_operation import HostOperation, HostPhase
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, MaintenanceId, OperationId
-from forewarn.domain.task import FETCHED, Ownership, Task, TaskState, lose, next_tasks, observe
+from forewarn.domain.task import FETCHED, Ownership, Task, TaskState, lose, observe
 from forewarn.operations.context import Context
 from forewarn.operations.pausing import pause_server, resume_server
-from forewarn.operations.snapshots import look
 from forewarn.operations.tasks import (
     NotTakenError,
     TakingRefusedError,
@@ -264,25 +263,6 @@ def test_nothing_is_taken_during_a_pause(reserved: Store, operator: Context) -> 
     reserved.write(lambda tx: resume_server(tx, operator))
     take(reserved, operator)
     assert listed(reserved) == [TaskState.BEGUN]
-
-
-def test_host_has_the_whole_time_to_fetch_after_a_pause(reserved: Store, operator: Context) -> None:
-    details = {**known(reserved).details, "within_seconds": 60.0}
-    put(reserved, replace(known(reserved), details=details))
-    reserved.write(lambda tx: pause_server(tx, operator))
-    resumed, almost, late = (
-        replace(operator, at=operator.at + timedelta(hours=1, seconds=seconds))
-        for seconds in (0, 59, 60)
-    )
-    reserved.write(lambda tx: resume_server(tx, resumed))
-
-    def states(context: Context) -> list[TaskState]:
-        seen = reserved.read(lambda reading: look(reading, context))
-        assert seen.ownership is not None
-        return [task.state for task in next_tasks([known(reserved)], seen.ownership, context.now)]
-
-    assert states(almost) == []
-    assert states(late) == [TaskState.WITHDRAWN]
 
 
 def test_pause_changes_nothing_of_what_was_taken_before(reserved: Store, operator: Context) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from forewarn.clocks import elapsed_seconds
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import TaskKey
 from forewarn.executors.task_input import Permit, TaskInput, begun_by_another, next_second
@@ -28,7 +29,7 @@ PLACES_OF_HOST: Final = 32
 """How many of them are about one host: one that hangs leaves the other half to the others."""
 
 _CLOSING_SECONDS: Final = 10.0
-_PERMIT_SECONDS: Final = 10.0
+PERMIT_SECONDS: Final = 10.0
 """How long a permit may take to arrive without being looked at once more."""
 _MOST_SUCCESSORS: Final = 3
 _LOST: Final = "it was begun, but the process running it stopped before the result was known"
@@ -104,7 +105,7 @@ class ProcessRunner(Generic[M]):
     clock: Clock
     places: int = PLACES
     places_of_host: int = PLACES_OF_HOST
-    permit_seconds: float = _PERMIT_SECONDS
+    permit_seconds: float = PERMIT_SECONDS
     _free: _Places = field(init=False)
     _troubles: dict[TaskKey, Exception] = field(init=False, default_factory=dict)
     _successors: Counter[TaskKey] = field(init=False, default_factory=Counter)
@@ -209,11 +210,11 @@ class ProcessRunner(Generic[M]):
         if content is None:
             return None
         self.log.intend(task.key)
-        since = time.monotonic()
+        since = elapsed_seconds()
         if not permit.obtain():
             self.log.forget_intent(task.key)
             return None  # paused, or another owner's by now
-        if time.monotonic() - since > self.permit_seconds and not permit.is_valid():
+        if elapsed_seconds() - since > self.permit_seconds and not permit.is_valid():
             return None
         file = self.log.claim(task.key, {"executor": self.program.name, **content})
         return None if file is None else self._start(task.key, file, task.environment())
