@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -16,7 +15,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology
 from forewarn.executors.simulated import Manual, Simulated
-from forewarn.executors.task_input import Permit, Runner, TaskInput
+from forewarn.executors.task_input import Runner
 from forewarn.executors.task_log import TaskLog
 from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock
@@ -113,29 +112,25 @@ class ReloadableRunners:
     @property
     def rules(self) -> Sequence[HostWorkRule]:
         """Which hosts have work. Without the file nobody knows, and none is taken for done."""
-        current = self._now()
+        current = self._current
         return current.rules if current else (HostWorkRule(),)
 
     def assign_impact(
         self, event: ScheduledEvent, vm: VmName, topology: Topology, now: datetime
     ) -> Assignment:
         """Return the runner for the impact of *event* on *vm*."""
-        current = self._now()
+        current = self._current
         return current.assign_impact(event, vm, topology, now) if current else self._unassigned(now)
 
     def assign_host_task(self, task: HostTask, topology: Topology, now: datetime) -> Assignment:
         """Return the runner for *task*."""
-        current = self._now()
+        current = self._current
         return current.assign_host_task(task, topology, now) if current else self._unassigned(now)
 
     def runner(self, name: str) -> Runner | None:
-        """Return the runner of that name; without the file, one that begins nothing."""
-        current = self._now()
-        if current is not None and (found := current.runner(name)):
-            return found
-        mistake = None if current else self._unassigned(self._clock.now()).said
-        former = self._without_file.runner(name)
-        return former and _FormerRunner(former, name, mistake)
+        """Return the runner of that name; one that no file names knows what it has begun."""
+        current = self._current
+        return (current and current.runner(name)) or self._without_file.runner(name)
 
     @cached_property
     def _without_file(self) -> Runners:
@@ -143,10 +138,6 @@ class ReloadableRunners:
         from forewarn.executors.configuration import Executors  # noqa: PLC0415 - imported with it
 
         return FileRunners(Executors(), self._store, self._clock, self._records, self._outbound)
-
-    def _now(self) -> Runners | None:
-        with self._changing:
-            return self._current
 
     def _unassigned(self, now: datetime) -> Assignment:
         """Say that nothing can be done while the file is wrong, and its first mistake."""
@@ -158,36 +149,3 @@ class ReloadableRunners:
             has_no_executor=True,
         )
         return Assignment(runner="", said=said)
-
-
-@dataclass(frozen=True, slots=True)
-class _FormerRunner:
-    """Tells how far tasks are that *runner* began when the executor file was there.
-
-    While there is a *mistake* in the file, everything else waits until it is corrected.
-    """
-
-    runner: Runner
-    name: str
-    mistake: Impact | None
-
-    @property
-    def repeats(self) -> bool:
-        return False
-
-    def begin(self, task: TaskInput, permit: Permit) -> Impact:
-        del permit
-        if self.mistake:
-            return Impact(status=ImpactStatus.NOT_BEGUN, reason=self.mistake.reason)
-        return Impact(status=ImpactStatus.FAILED, reason=task.unassigned(self.name))
-
-    def inquire(self, task: TaskInput) -> Impact:
-        said = self.runner.inquire(task)
-        is_known = not said.is_stuck and said.status is not ImpactStatus.NOT_BEGUN
-        # It has a runner, which it keeps.
-        return (
-            said if is_known or not self.mistake else replace(self.mistake, has_no_executor=False)
-        )
-
-    def close(self) -> None:
-        self.runner.close()

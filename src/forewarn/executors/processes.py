@@ -206,7 +206,7 @@ class ProcessRunner(Generic[M]):
         self._free.release(host)
 
     def _begin(self, task: TaskInput, permit: Permit) -> _Process | None:
-        content = self._prepare(task)
+        content = self._prepare(task, permit)
         if content is None:
             return None
         self.log.intend(task.key)
@@ -219,15 +219,15 @@ class ProcessRunner(Generic[M]):
         file = self.log.claim(task.key, {"executor": self.program.name, **content})
         return None if file is None else self._start(task.key, file, task.environment())
 
-    def _prepare(self, task: TaskInput) -> Mapping[str, object] | None:
-        """Return what the program finds in the file of *task*; None if it has failed already."""
+    def _prepare(self, task: TaskInput, permit: Permit) -> Mapping[str, object] | None:
+        """Return what the program finds in the file of *task*; None if there is nothing to run."""
         found, reason = self.find(task), task.unassigned(self.program.name)
         if found is not None:
             try:
                 return self.program.describe(task, found)
             except ImpossibleTaskError as error:
                 reason = str(error)
-        self.log.end(task.key, ImpactStatus.FAILED, reason)
+        self.log.end(task.key, permit.refusal, reason)
         return None
 
     def _succeed(self, key: TaskKey) -> _Process | None:

@@ -118,14 +118,14 @@ class _Taken:
     confirm: Callable[[], bool]
     at: float
     is_refused: bool = False
+    refusal: ImpactStatus = ImpactStatus.FAILED
 
     def obtain(self) -> bool:
         is_recent = elapsed_seconds() - self.at <= PERMIT_SECONDS
         self.is_refused = not (is_recent or self.confirm())
         return not self.is_refused
 
-    def is_valid(self) -> bool:
-        return self.obtain()
+    is_valid = obtain
 
 
 _log = structlog.get_logger(__name__)
