@@ -1,12 +1,6 @@
 """The clocks: the real one, and one that stands still until it is told to go on."""
 
-import time
 from datetime import UTC, datetime
-
-
-def elapsed_seconds() -> float:
-    """Return seconds that nobody sets; if possible, with the time for which the machine slept."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class SystemClock:

@@ -16,11 +16,12 @@ from tests.executors.host_work import TASKS, WORK
 from tests.host_worker.own_host import OwnHost, known, put_operation, reserve, store_with
 
 from forewarn.bootstrap.start import new_id
-from forewarn.clocks import SystemClock, elapsed_seconds
+from forewarn.clocks import SystemClock
 from forewarn.domain.host_operation import HostPhase
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import OWNER_GRACE, Ownership, TaskState, lose
+from forewarn.executors.attendant import elapsed_seconds
 from forewarn.executors.command import Command
 from forewarn.executors.task_input import host_task_input
 from forewarn.host_worker import fetcher as fetcher_module

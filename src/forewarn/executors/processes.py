@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from forewarn.clocks import elapsed_seconds
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import TaskKey
+from forewarn.executors.attendant import elapsed_seconds
 from forewarn.executors.task_input import Permit, TaskInput, begun_by_another, next_second
 from forewarn.executors.task_log import TaskLog
 from forewarn.ports.clock import Clock

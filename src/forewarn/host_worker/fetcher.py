@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from forewarn.clocks import elapsed_seconds
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import TaskKey
+from forewarn.executors.attendant import elapsed_seconds
 from forewarn.executors.command import Command
 from forewarn.executors.processes import PERMIT_SECONDS, ProcessRunner
 from forewarn.executors.task_input import InvalidTaskInputError, TaskInput, read_host_task

@@ -20,9 +20,8 @@ from typing import Final
 
 import libvirt
 
-from forewarn.clocks import elapsed_seconds
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.attendant import ENDING, OUTPUT, claim, write_ending
+from forewarn.executors.attendant import ENDING, OUTPUT, claim, elapsed_seconds, write_ending
 from forewarn.executors.libvirt.api import (
     Domain,
     HostConnection,
