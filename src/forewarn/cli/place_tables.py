@@ -183,7 +183,7 @@ def _is_withdrawn(maintenance: Row, event: Row) -> bool:
     return maintenance["status"] == MaintenanceStatus.ABORTING and event["started_at"] is None
 
 
-_RUNNING: Final = {
+_RUNNING: Final[Mapping[str, str]] = {
     HostPhase.WORK: "work",
     HostPhase.VERIFY: "verify",
     HostPhase.RETURN: "return",
