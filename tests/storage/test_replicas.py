@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from tests.postgres import run_cluster
+from tests.postgres import run_cluster, set_clock_ahead
 from tests.replicas import ITSELF
 from tests.waiting import wait_until
 
+from forewarn.clocks import SystemClock
 from forewarn.domain.names import ScopeId
 from forewarn.domain.publication import FIRST_DOCUMENT, republish
 from forewarn.domain.task import Owner
@@ -78,6 +79,16 @@ def test_report_is_also_that_of_the_owner_of_tasks(postgres_url: str) -> None:
     assert heard == replace(one, heard_at=heard.heard_at)
     assert heard.heard_at > NOW
     assert silent == two
+
+
+def test_real_time_is_that_of_the_database_which_all_replicas_share(postgres_url: str) -> None:
+    set_clock_ahead(postgres_url, minutes=20)
+    with replica(postgres_url, "a") as (_, itself):
+        itself.report()
+        before, roll, after = itself.now(), itself.call_roll().at, itself.now()
+
+    assert before - timedelta(seconds=5) < roll < after + timedelta(seconds=5)
+    assert roll - SystemClock().now() > timedelta(minutes=19)
 
 
 def test_only_the_holder_of_a_lease_that_lasts_leads(postgres_url: str) -> None:
