@@ -143,6 +143,21 @@ def test_successor_on_the_same_node_replaces_one_that_is_silent(postgres_url: st
         assert names(new) == ["kvm-1:a-1/new", "kvm-1:a-2/other"]
 
 
+def test_one_whose_machine_an_operator_forgets_is_no_longer_there(postgres_url: str) -> None:
+    gone = Owner(node="kvm-1:a", name="kvm-1", generation=1, heard_at=NOW)
+    with (
+        replica(postgres_url, "kvm-1:a/1", gone.node) as (_, silent),
+        replica(postgres_url, "kvm-1:ab/1", "kvm-1:ab") as (store, first),
+    ):
+        store.write(lambda tx: tx.put_owner(gone))
+        silent.report()
+        first.report()
+
+        store.write(lambda tx: tx.remove_owner(gone.node))
+
+        assert names(first) == ["kvm-1:ab/1"]
+
+
 def test_one_that_comes_back_after_it_was_forgotten_is_known_again(postgres_url: str) -> None:
     with replica(postgres_url, "a") as (_, first):
         first.report()

@@ -193,7 +193,8 @@ def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: dat
         f"Replica {owner.name} reports {say_task(task)} as {said.status}, but it was settled as "
         f"{task.said.status}."
     )
-    hint = "wait until it ends, or stop it there; then check what it has done"
+    advice = "wait until it ends, or stop it there; then " * (said.status is ImpactStatus.RUNNING)
+    hint = f"{advice}check what it has done"
     note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
 
 
