@@ -1,19 +1,24 @@
 """The lease of the leader, where replicas share a database."""
 
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
 from tests.waiting import wait_until
+from tests.works import TIMEOUT
 
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore
 from forewarn.storage.postgres_session import PostgresAddress
 
 LONG, OVER_AT_ONCE = 60.0, 0.0
+RENEW_SECONDS = 1.0
+TAKEOVER_SECONDS = 6.0
+RENEWED = "SELECT expires_at / 1e6 - 3 FROM leases"
 WAITING = """
 SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
@@ -93,3 +98,30 @@ def test_lease_is_taken_only_between_transactions(
     campaign.join()
     assert taken_meanwhile == []
     assert campaigns == [epoch + 1]
+
+
+def test_leader_that_stands_still_in_a_transaction_is_replaced_six_seconds_after_its_renewal(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    lost = DatabaseLeadership(store.address, "a")
+    candidate = DatabaseLeadership(store.address, "b")
+    is_over = threading.Event()
+
+    def stand_still() -> None:
+        with suppress(StoreUnavailableError):
+            store.write(lambda _: is_over.wait(TIMEOUT))
+
+    standing_still = threading.Thread(target=stand_still)
+    with closing(lost), closing(candidate), psycopg.connect(postgres_url, autocommit=True) as seen:
+        assert lost.campaign() == 1
+        (renewed,) = seen.execute(RENEWED).fetchone() or ()
+        time.sleep(RENEW_SECONDS)  # it stops just before it would renew its lease again
+        standing_still.start()
+
+        while candidate.campaign() is None:
+            time.sleep(RENEW_SECONDS)
+
+        (taken,) = seen.execute(RENEWED).fetchone() or ()
+    is_over.set()
+    standing_still.join()
+    assert float(taken - renewed) <= TAKEOVER_SECONDS
