@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import signal
+import sys
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -23,6 +25,7 @@ from tests.e2e.conftest import (
 )
 
 LEASE = "SELECT epoch, holder FROM leases"
+STOPPING = Path(__file__).with_name("stopping_server.py")
 
 
 @dataclass(slots=True)
@@ -126,6 +129,29 @@ class Crowd:
             if server.approve(vm, event_id).status == 200:
                 with self._lock:
                     self.approvals.add((event_id, vm))
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """Has one of the servers that are started with *prefix* stop at a point of its work."""
+
+    path: Path
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        return sys.executable, str(STOPPING), str(self.path)
+
+    def give(self, server: Server, point: str, number: signal.Signals) -> None:
+        """Have *server* send itself the signal at the next such point of `stopping_server`."""
+        assert server.process is not None
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(f"{point} {number.name} {server.process.pid}", encoding="ascii")
+        draft.rename(self.path)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the server has not come to that point yet."""
+        return self.path.exists()
 
 
 def make_replica(
