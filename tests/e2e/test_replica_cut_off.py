@@ -42,7 +42,9 @@ def test_replica_that_stands_still_in_a_transaction_holds_others_up_for_seconds(
 ) -> None:
     stop = StopOrder(tmp_path / "stop")
     other = make_replica(make_server, postgres_url, tmp_path, 0)
-    frozen = make_replica(make_server, postgres_url, tmp_path, 1, prefix=stop.prefix, is_replaced=True)
+    frozen = make_replica(
+        make_server, postgres_url, tmp_path, 1, prefix=stop.prefix, is_replaced=True
+    )
     other.start()
     frozen.start()
 
