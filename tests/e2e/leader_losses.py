@@ -2,13 +2,13 @@
 
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from tests.e2e.witness import now
 SPEED: Final = 600
 NOTICE: Final = timedelta(minutes=15) / SPEED
 TAKEOVER_SECONDS: Final = 6.0
-POLL_SECONDS: Final = 0.05
+LOOK_SECONDS: Final = 0.1
 HOSTS: Final = {"kvm-1": "web-0", "kvm-2": "web-1"}
 WEB_0, KVM_1 = "impact-web-0", "work-kvm-1"
 SCRIPTS: Final = tuple(
@@ -62,13 +62,15 @@ echo "end $what $TASK_ID $(date +%s.%N)" >> {folder}/witness
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A moment of a roll-out: what is *held* then, or at which point the server stops itself.
+    """A moment of a roll-out: some time *after* the start of a script that is *held* then.
 
-    With both, the server stops itself at the first such point after what was held.
+    Without a script, it is after the announcement. A server that *stops_at* a point of its work
+    comes to it afterwards, when the script is let go.
     """
 
     held: str = ""
     stops_at: str = ""
+    after: float = 0
 
 
 POINTS: Final[Mapping[str, Point]] = {
@@ -79,8 +81,7 @@ POINTS: Final[Mapping[str, Point]] = {
     "work": Point(held=KVM_1),
     "between": Point(held=KVM_1, stops_at="write"),
 }
-"""Between what comes first and last: the notice, the beginning and the end of the impact, the work
-on the host, and the turn of the next update domain."""
+"""Six points of the turn of one host: between two of them is all that a leader does in it."""
 
 
 @dataclass(slots=True)
@@ -90,6 +91,8 @@ class Rollout:
     trio: Trio
     folder: Path
     stop: StopOrder
+    stack: ExitStack
+    is_over: threading.Event = field(default_factory=threading.Event)
     maintenance_id: str = ""
     shown: dict[str, tuple[float, float]] = field(default_factory=dict)
     """When the document of each virtual machine first had its event, and the NotBefore of that."""
@@ -97,9 +100,19 @@ class Rollout:
     def start(self) -> None:
         """Start it on a replica that does not lead."""
         order = {"event_type": "Reboot", "hosts": [*HOSTS]}
-        answer = self.trio.followers()[0].operate("POST", "maintenances", order)
+        follower = self.trio.followers()[0]
+        watching = threading.Thread(target=self.watch, args=(follower,))
+        self.stack.callback(watching.join)
+        self.stack.callback(self.is_over.set)
+        watching.start()
+        answer = follower.operate("POST", "maintenances", order)
         assert answer.status == 201, answer
         self.maintenance_id = answer.json()["maintenance_id"]
+
+    def follow(self) -> "Rollout":
+        """Return another roll-out on the same servers, with an empty witness."""
+        (self.folder / "witness").unlink(missing_ok=True)
+        return Rollout(self.trio, self.folder, self.stop, self.stack)
 
     def witness(self) -> list[list[str]]:
         """Return what the scripts have written, in words."""
@@ -123,6 +136,7 @@ class Rollout:
             lambda: server.operate("GET", path).json()["status"] == status,
             f"the Maintenance is not {status}",
             START_SECONDS,
+            pause=LOOK_SECONDS,
         )
 
     def hold(self, name: str) -> None:
@@ -133,44 +147,42 @@ class Rollout:
         for path in self.folder.glob("hold.*"):
             path.unlink()
 
-    def watch(self, is_over: threading.Event) -> None:
-        """Poll every replica that answers until it is over, and note what is announced."""
-        while not is_over.wait(POLL_SECONDS):
-            for server in self.trio.servers:
-                with suppress(OSError, HTTPException), closing(server.vm_client()) as client:
-                    for event in client.poll("web-0").events:
-                        if event["EventStatus"] == "Scheduled":
-                            not_before = parsedate_to_datetime(event["NotBefore"]).timestamp()
-                            self.shown.setdefault(*event["Resources"], (now(), not_before))
+    def watch(self, server: Server) -> None:
+        """Poll until it is over, and note what is announced."""
+        with closing(server.vm_client()) as client:
+            while not self.is_over.wait(LOOK_SECONDS):
+                for event in client.poll("web-0").events:
+                    if event["EventStatus"] == "Scheduled":
+                        not_before = parsedate_to_datetime(event["NotBefore"]).timestamp()
+                        (vm,) = event["Resources"]
+                        self.shown.setdefault(vm, (now(), not_before))
 
     def lose_leader(self, point: Point, lose: "Loss") -> None:
         """Start it, and have the leader be lost at *point* and come back."""
         leader = self.trio.leader()
         number, come_back = lose
+        epoch = self.trio.epoch()
         if point.held:
             self.hold(point.held)
-        elif point.stops_at:
-            self.stop.give(leader, point.stops_at, number)
         self.start()
         if point.held:
             self.wait_for_script(point.held)
-            if point.stops_at:
-                self.stop.give(leader, point.stops_at, number)
-                self.let_go()
-        elif not point.stops_at:
+        else:
             wait_until(lambda: bool(self.shown), "nothing is announced", START_SECONDS)
-        epoch = self.trio.epoch()
-        if not point.stops_at:
+        time.sleep(point.after)
+        if point.stops_at:
+            self.stop.give(leader, point.stops_at, number)
+            self.let_go()
+            wait_until(lambda: not self.stop.is_pending, "it does not get there", START_SECONDS)
+        else:
             assert leader.process is not None
             leader.process.send_signal(number)
-        wait_until(lambda: not self.stop.is_pending, "it does not get there", START_SECONDS)
         come_back(self, leader, epoch)
 
-    def wait_for_end(self) -> None:
+    def check_end(self) -> None:
+        """Wait for its end, and check that all was announced in time and ran once."""
         self.wait_for_status("completed")
-
-    def check(self) -> None:
-        """Check that all was announced in time, ran once and is over, whoever led."""
+        self.is_over.set()
         path = f"maintenances/{self.maintenance_id}"
         server = self.trio.leader()
         assert server.operate("GET", "tasks").json()["tasks"] == []
@@ -245,7 +257,6 @@ def make_rollout(
     script.chmod(0o755)
     executors = tmp_path / "executors.toml"
     executors.write_text(EXECUTORS, encoding="utf-8")
-    is_over = threading.Event()
     stack = ExitStack()
 
     def make(*flags: str) -> Rollout:
@@ -255,7 +266,7 @@ def make_rollout(
             make_server, postgres_url, tmp_path, *given, prefix=stop.prefix, is_replaced=True
         )
         (tmp_path / "fleet.toml").write_text(FLEET, encoding="utf-8")
-        rollout = Rollout(trio, tmp_path, stop)
+        rollout = Rollout(trio, tmp_path, stop, stack)
         stack.callback(rollout.let_go)
         trio.watch_lease()
         first, *others = trio.servers
@@ -264,10 +275,6 @@ def make_rollout(
             server.launch()
         for server in others:
             server.wait_until_ready()
-        watching = threading.Thread(target=rollout.watch, args=(is_over,))
-        watching.start()
-        stack.callback(watching.join)
-        stack.callback(is_over.set)
         return rollout
 
     with stack:

@@ -1,7 +1,6 @@
 """Scripts of three servers on one PostgreSQL run once and end, whatever becomes of the leader."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -27,7 +26,7 @@ kind = "webhook"
 url = "{url}"
 """
 HEARD_AT = "SELECT heard_at / 1e6 FROM owners ORDER BY heard_at LIMIT 1"
-SETTLE = re.compile(r"forewarn task settle \S+ done")
+COMMAND = re.compile(r"until an operator acts: forewarn (.+)\.$", re.MULTILINE)
 STUCK = re.compile(r'^forewarn_maintenances{status="stuck"} (\S+)$', re.MULTILINE)
 
 
@@ -40,8 +39,7 @@ def test_nothing_is_done_twice_or_stranded_when_the_leader_is_lost(
 
     rollout.lose_leader(POINTS[point], LOSSES[loss])
 
-    rollout.wait_for_end()
-    rollout.check()
+    rollout.check_end()
     assert rollout.trio.takeovers()
 
 
@@ -90,9 +88,8 @@ def test_restart_within_owner_grace_pages_nobody(
     leader.start()
     rollout.let_go()
 
-    rollout.wait_for_end()
+    rollout.check_end()
     wait_until(lambda: "finished" in phases(pager), "the end is not told", ANSWER_SECONDS)
-    rollout.check()
     assert not {"stuck", "held"} & {*phases(pager)}
     assert not any(count_stuck(server) for server in rollout.trio.servers)
 
@@ -120,12 +117,11 @@ def test_leader_that_stays_away_is_paged_and_the_roll_out_ends_by_one_thing(
         leader.start()
     else:
         explained = asked.try_command("maintenance", "explain", rollout.maintenance_id)
-        (command,) = SETTLE.findall(explained.stdout)
-        done = asked.try_command(*shlex.split(command)[1:], "--yes")
+        (command,) = COMMAND.findall(explained.stdout)
+        done = asked.try_command(*command.split())
         assert done.returncode == 0, done.stderr
 
-    rollout.wait_for_end()
-    rollout.check()
+    rollout.check_end()
     assert 0 <= paged_after <= PAGE_SECONDS
     assert seen_after <= PAGE_SECONDS
     assert phases(pager).count("stuck") == 1
