@@ -62,10 +62,10 @@ echo "end $what $TASK_ID $(date +%s.%N)" >> {folder}/witness
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A moment of a roll-out: some time *after* the start of a script that is *held* then.
+    """A moment of a roll-out: *after* so many seconds in a script that is *held*.
 
-    Without a script, it is after the announcement. A server that *stops_at* a point of its work
-    comes to it afterwards, when the script is let go.
+    Without a script, they count from the announcement. With *stops_at*, the leader is lost when it
+    next comes to that point of `stopping_server`; the script is let go first.
     """
 
     held: str = ""
@@ -81,7 +81,7 @@ POINTS: Final[Mapping[str, Point]] = {
     "work": Point(held=KVM_1),
     "between": Point(held=KVM_1, stops_at="write"),
 }
-"""Six points of the turn of one host: between two of them is all that a leader does in it."""
+"""Six points of the turn of the first host, in their order; the last is before the next domain."""
 
 
 @dataclass(slots=True)
