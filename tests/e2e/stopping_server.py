@@ -36,7 +36,8 @@ def stop_before(function: Callable[..., Any], point: str, order: Path) -> Callab
 
     def stopping(*arguments: Any, **options: Any) -> Any:
         words = order.read_text(encoding="ascii").split() if order.exists() else []
-        if words[::2] == [point, str(os.getpid())] and is_reached(point, arguments):
+        is_meant = words[::2] == [point, str(os.getpid())]
+        if is_meant and is_reached(point, [*arguments, *options.values()]):
             order.unlink()
             os.kill(os.getpid(), signal.Signals[words[1]])
         return function(*arguments, **options)
@@ -44,8 +45,9 @@ def stop_before(function: Callable[..., Any], point: str, order: Path) -> Callab
     return stopping
 
 
-def is_reached(point: str, arguments: tuple[Any, ...]) -> bool:
-    return point != "report" or any(said.is_over for _, said in arguments[2])
+def is_reached(point: str, values: list[Any]) -> bool:
+    """Tell whether the call with these *values* is the one that is meant."""
+    return point != "report" or any(said.is_over for _, said in values[2])
 
 
 if __name__ == "__main__":
