@@ -205,3 +205,14 @@ def run(*command: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def set_clock_ahead(url: str, *, minutes: int) -> None:
+    """Have the clock of a database be ahead of that of this machine, for connections from now."""
+    ahead = f"SELECT pg_catalog.clock_timestamp() + interval '{minutes} minutes'"
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in (
+            f"CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $${ahead}$$",
+            f"ALTER DATABASE {make_url(url).database} SET search_path = public, pg_catalog",
+        ):
+            connection.execute(statement.encode())

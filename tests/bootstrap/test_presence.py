@@ -4,18 +4,20 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 from structlog.testing import capture_logs
-from tests.postgres import SECONDS, run_cluster
+from tests.postgres import SECONDS, run_cluster, set_clock_ahead
 from tests.waiting import wait_until
+from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap.address import public_url
 from forewarn.bootstrap.database import OpenDatabase, open_database
 from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
+from forewarn.bootstrap.replica import Outside, assemble
 from forewarn.bootstrap.server import take_over
 from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.supervision import Supervisor
@@ -56,6 +58,18 @@ def test_replica_says_who_it_is_until_it_is_closed(postgres_url: str) -> None:
     assert mine.name == socket.gethostname()
     assert mine.address.startswith(f"http://{mine.name}:")
     assert only.identity.replica_id not in {each.identity.replica_id for each in found}
+
+
+def test_servers_measure_real_time_by_the_clock_that_they_share(postgres_url: str) -> None:
+    """Otherwise one whose clock is ahead takes replicas that are there for lost."""
+    set_clock_ahead(postgres_url, minutes=20)
+    with opened(postgres_url) as database:
+        at = database.replicas.call_roll().at
+        beginning = take_over(database, make_settings({"database": postgres_url}), None)
+        outside = Outside(outbound=OUTBOUND, wall=database.wall)
+        made = assemble(make_settings({}), database.store, beginning, outside)
+
+        assert abs(made.context("ops").at - at) < timedelta(minutes=1)
 
 
 def test_replica_reports_by_itself(postgres_url: str) -> None:

@@ -22,7 +22,7 @@ from forewarn.bootstrap.task_records import FOLDER, TaskRecords
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_operation import HostOperation, HostPhase
-from forewarn.domain.impact import Impact, OwnerAway
+from forewarn.domain.impact import Impact, ImpactStatus, OwnerAway
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
@@ -80,6 +80,7 @@ class StoppingRunners:
     runners: ReloadableRunners
     after_commit: bool
     late: list[Callable[[], Impact | None]] = field(default_factory=list)
+    problem: str = ""
 
     def runner(self, name: str) -> Runner | None:
         made = self.runners.runner(name)
@@ -117,6 +118,10 @@ class StoppingPermit:
     """A permit after which the server ends."""
 
     permit: Permit
+
+    @property
+    def refusal(self) -> ImpactStatus:
+        return self.permit.refusal
 
     def obtain(self) -> bool:
         assert self.permit.obtain()
@@ -468,6 +473,114 @@ def test_work_on_a_host_that_was_only_reserved_is_begun_by_the_next_leader(lab: 
 
 
 # What a server has begun that does not lead any more.
+
+
+def without_file(lab: Lab) -> str:
+    del lab
+    return "manual"
+
+
+def simulated(lab: Lab) -> str:
+    del lab
+    return "simulated"
+
+
+def file_removed(lab: Lab) -> str:
+    (lab.folder / "command.toml").unlink()
+    return "command"
+
+
+def file_for_other_runners(lab: Lab) -> str:
+    (lab.folder / "webhook.toml").replace(lab.folder / "command.toml")
+    return "command"
+
+
+CHANGES = (without_file, simulated, file_removed, file_for_other_runners)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_end_is_reported_whatever_became_of_the_executor_file(
+    lab: Lab, change: Callable[[Lab], str]
+) -> None:
+    lab.hold()
+    one = lab.node("db-1")
+    event = one.create()
+    one.lead()
+    lab.await_deed(one)
+    attend_until(one, key_of(event), TaskState.BEGUN)
+
+    again = lab.node("db-1", change(lab))
+    for _ in range(2):
+        again.attend()
+    assert again.task(key_of(event)).state is TaskState.BEGUN
+    lab.let_go()
+
+    attend_until(again, key_of(event), TaskState.ENDED)
+    assert again.task(key_of(event)).said == Impact(status=ImpactStatus.DONE)
+    assert lab.deeds() == ["web-0"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_begins_that_the_executor_file_does_not_name_any_more(
+    lab: Lab, change: Callable[[Lab], str]
+) -> None:
+    one = lab.node("db-1")
+    event = one.create()
+    one.lead()
+
+    again = lab.node("db-1", change(lab))
+    attend_until(
+        again,
+        key_of(event),
+        TaskState.RESERVED if change is file_removed else TaskState.ENDED,
+    )
+
+    said = again.task(key_of(event)).said
+    if change is file_removed:
+        assert said.status is ImpactStatus.NOT_BEGUN
+        assert "command.toml" in said.reason
+    else:
+        reason = "the executor file has no command for a Reboot on host kvm-0"
+        assert said == Impact(status=ImpactStatus.FAILED, reason=reason)
+    assert lab.deeds() == []
+
+
+@pytest.mark.parametrize("kind", ["manual", "command"])
+def test_what_nobody_will_ever_tell_is_unknown_without_the_executor_file(
+    lab: Lab, kind: str
+) -> None:
+    """But while the file is only wrong, there is time to correct it."""
+    one = lab.node("db-1", "webhook")
+    event = one.create()
+    one.lead()
+    lab.await_post(one)
+    await_status_url(one, key_of(event))
+    (lab.folder / "command.toml").unlink()
+
+    again = lab.node("db-1", kind)
+    for _ in range(2):
+        again.attend()
+    again.lead()
+
+    task = again.task(key_of(event))
+    assert task.state is (TaskState.UNKNOWN if kind == "manual" else TaskState.BEGUN)
+
+
+def test_what_may_have_begun_is_not_failed_because_the_executor_file_changed(lab: Lab) -> None:
+    one = lab.node("db-1", "webhook")
+    event = one.create()
+    one.lead()
+    one.stop_at_a_permit(after_commit=True)
+    wait_until(lambda: one.task(key_of(event)).state is TaskState.BEGUN, "the commit")
+
+    again = lab.node("db-1", "manual")
+    for _ in range(3):
+        again.attend()
+    again.lead()
+
+    task = again.task(key_of(event))
+    reason = "the executor file has no webhook for a Reboot on host kvm-0"
+    assert (task.state, task.said.reason) == (TaskState.UNKNOWN, reason)
 
 
 def test_script_runs_once_and_its_server_says_how_it_ended_while_another_leads(lab: Lab) -> None:

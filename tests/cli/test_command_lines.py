@@ -4,7 +4,7 @@ import pytest
 from typer.main import get_command
 
 from forewarn.cli.app import app
-from forewarn.domain.remedy import Remedy, Verb
+from forewarn.domain.why import Remedy, Verb
 from forewarn.wording.command_lines import COMMANDS, command_for
 
 IDS = {

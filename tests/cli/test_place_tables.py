@@ -179,7 +179,27 @@ def test_started_event_of_an_aborted_maintenance_is_still_under_way() -> None:
 
     (line,) = status_lines(aborting)[1]
 
-    assert (line["said"], line["waits"]) == ("under way (work)", "impact")
+    assert (line["said"], line["waits"]) == ("under way (work)", "work")
+
+
+@pytest.mark.parametrize(
+    ("phase", "waits"),
+    [
+        ("impact", "impact"),
+        ("verify", "verify"),
+        ("return", "return"),
+        ("over", "running task"),  # an operator ended the turn of the host
+    ],
+)
+def test_host_waits_for_what_is_running_on_it(phase: str, waits: str) -> None:
+    started = event("kvm-1", started_at="2026-03-02T12:01:00Z")
+    operations = [{"host": "kvm-1", "phase": phase}]
+
+    _, (line,) = status_lines(
+        maintenance({"kvm-1": "under way"}, events=[started], operations=operations)
+    )
+
+    assert line["waits"] == waits
 
 
 def plan(number: int) -> dict[str, Any]:

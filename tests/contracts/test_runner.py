@@ -613,6 +613,8 @@ def test_report_after_the_operator_completed_it_changes_nothing(rig: Rig, databa
     database.write(lambda tx: tx.put_owner(owner))
 
     class Only:
+        problem = ""
+
         def runner(self, name: str) -> Runner | None:
             return runner if name == rig.kind else None
 

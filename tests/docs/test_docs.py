@@ -16,9 +16,9 @@ from forewarn.cli.scenario import describe_step
 from forewarn.desk.refusals import ADDRESSES_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
 from forewarn.domain.blockers import BlockerKind, VerdictKind
 from forewarn.domain.fault import FAULTS
-from forewarn.domain.reasons import HOLDING, ReasonKind
 from forewarn.domain.roles import MAY
 from forewarn.domain.scenario import Scenario
+from forewarn.domain.why import HOLDING, ReasonKind
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.files.fleet import TABLES, read_fleet_file
 from forewarn.files.recording import AnswerTable, RecordingTable, read_recording

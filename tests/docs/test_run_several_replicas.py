@@ -23,6 +23,8 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.storage.sqlite import open_sqlite
 
+pytestmark = pytest.mark.timeout(300)  # it starts a server five times
+
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
     "optional-dependencies"
 ]

@@ -110,6 +110,7 @@ class Grant:
     is_given: bool = True
     asked: int = 0
     looks: int = 0
+    refusal: ImpactStatus = ImpactStatus.FAILED
     meanwhile: Callable[[], object] = int
 
     def obtain(self) -> bool:

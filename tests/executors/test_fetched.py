@@ -110,15 +110,19 @@ def test_host_that_took_it_and_is_silent_is_given_up_after_the_grace(leader: Lea
     assert task.said.reason == f"the host began it, and has been away since {say_moment(since)}"
 
 
-def test_nothing_is_withdrawn_during_a_pause(leader: Leader) -> None:
+def test_time_to_fetch_begins_anew_after_a_pause(leader: Leader) -> None:
     leader.store.write(lambda tx: pause_server(tx, leader.context()))
     leader.at += LIMIT
     leader.settle()
     assert known(leader.store).state is TaskState.RESERVED
 
     leader.store.write(lambda tx: resume_server(tx, leader.context()))
+    leader.at += LIMIT - SECOND
     leader.settle()
+    assert known(leader.store).state is TaskState.RESERVED
 
+    leader.at += SECOND
+    leader.settle()
     assert known(leader.store).state is TaskState.WITHDRAWN
 
 

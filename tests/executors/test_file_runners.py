@@ -341,7 +341,6 @@ def test_file_with_mistakes_is_a_reason_in_one_sentence(
 
         assert tuple(runners.rules) == (HostWorkRule(),), "no host is taken for done"
         assert len(runners.problem.splitlines()) == len(text.splitlines())
-        assert runners.runner("command") is None
     said = Impact(
         status=ImpactStatus.UNKNOWN,
         reason=reason.format(path=file, known="command, webhook, libvirt, manual, host_work"),

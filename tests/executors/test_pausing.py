@@ -78,6 +78,8 @@ class TwoReplicas:
 
     def watch(self, runner: Runner, folder: Path) -> TaskWatcher:
         class Only:
+            problem = ""
+
             def runner(self, _: str) -> Runner:
                 return runner
 

@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -52,6 +53,7 @@ class Remembering:
     troubles: dict[TaskKey, Exception] = field(default_factory=dict)
     is_full: bool = False
     before_permit: Callable[[], object] = int
+    keep_permit: Callable[[Permit], object] | None = None
     began: list[TaskInput] = field(default_factory=list)
     asked: list[TaskKey] = field(default_factory=list)
 
@@ -61,6 +63,9 @@ class Remembering:
             return self.knows[order.key]
         if self.is_full:
             return Impact(status=ImpactStatus.NOT_BEGUN, reason="there is no place")
+        if self.keep_permit is not None:
+            self.keep_permit(permit)
+            return None
         self.before_permit()
         if permit.obtain():
             self.began.append(order)
@@ -137,7 +142,7 @@ class Node:
         return self.store.read(find)
 
     def register_anew(self) -> Owner:
-        newer = replace(OWNER, generation=OWNER.generation + 1)
+        newer = replace(OWNER, generation=self.watcher.owner.generation + 1)
         self.store.write(lambda tx: tx.put_owner(newer))
         return newer
 
@@ -151,6 +156,7 @@ class OnlyRunner:
     """The runner that the executor file names."""
 
     named: Runner
+    problem: str = ""
 
     def runner(self, name: str) -> Runner | None:
         return self.named if name == "command" else None
@@ -574,6 +580,31 @@ def test_forgotten_owner_registers_again_and_goes_on(node: Node) -> None:
     assert node.watcher.owner.generation == OWNER.generation + 1
     assert node.runner.begun == [FIRST]
     assert [line["event"] for line in logs] == ["owner_forgotten"]
+
+
+def test_forgotten_owner_registers_once_whatever_is_being_begun(node: Node) -> None:
+    """Several threads find out, and one of them when the others have registered again."""
+    node.reserve(WEB_0)
+    node.reserve(WEB_1)
+    node.watcher.register = node.register_anew
+    permits = list[Permit]()
+    node.runner.keep_permit = permits.append
+    node.watcher.attend()
+    node.store.write(lambda tx: tx.remove_owner(NODE))
+
+    at_once = threading.Barrier(len(permits))
+
+    def obtain(permit: Permit) -> bool:
+        at_once.wait(30)
+        return permit.obtain()
+
+    with ThreadPoolExecutor(len(permits)) as threads:
+        list(threads.map(obtain, permits))
+
+    assert len(permits) == 2
+    assert not node.watcher.is_replaced
+    assert node.watcher.owner.generation == OWNER.generation + 1
+    assert node.findings() == []
 
 
 @pytest.mark.parametrize(

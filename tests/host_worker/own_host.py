@@ -1,7 +1,7 @@
 """A host that fetches its work, in this process: the real loop on a real store, without HTTP."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -84,7 +84,8 @@ class Routes:
     """What the routes of a server do, for the token of one host.
 
     While it *is_away* it answers nothing; of those that are *lost* it does what is asked, and the
-    answer does not arrive.
+    answer does not arrive. What is to happen once *after* it was asked for something is done before
+    that answer arrives.
     """
 
     store: Store
@@ -93,6 +94,7 @@ class Routes:
     lost: set[str] = field(default_factory=set)
     refusal: int = 0
     asked: list[str] = field(default_factory=list)
+    after: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         verb = path.rpartition("/")[2]
@@ -106,6 +108,7 @@ class Routes:
             self._answer(path, body)
         else:
             answer = self._tasks()
+        self.after.pop(verb, int)()
         if verb in self.lost:
             self.lost.discard(verb)
             raise StoreUnavailableError("lost")

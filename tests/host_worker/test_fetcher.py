@@ -3,7 +3,10 @@
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,14 +15,19 @@ from tests.executors.conftest import ask_until, script, wait_until
 from tests.executors.host_work import TASKS, WORK
 from tests.host_worker.own_host import OwnHost, known, put_operation, reserve, store_with
 
+from forewarn.bootstrap.start import new_id
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_operation import HostPhase
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import OWNER_GRACE, Ownership, TaskState, lose
+from forewarn.executors.attendant import elapsed_seconds
 from forewarn.executors.command import Command
 from forewarn.executors.task_input import host_task_input
+from forewarn.host_worker import fetcher as fetcher_module
 from forewarn.host_worker.fetcher import Exchange, WorkFetcher, WorkRefusedError
+from forewarn.operations.context import Context
+from forewarn.operations.tasks import TaskSelection, settle_selected
 from forewarn.ports.store import Store
 
 KEY = (WORK.operation_id, WORK.name)
@@ -127,6 +135,92 @@ def test_process_that_is_killed_before_it_wrote_anything_down_leaves_it_unknown(
     assert said.reason.startswith("the host took it, and has no record of it")
     assert said.needs_somebody
     assert ran(host) == []
+
+
+@pytest.fixture
+def suspended(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return how to have the host be suspended for so many seconds."""
+    slept = [0.0]
+    monkeypatch.setattr(fetcher_module, "elapsed_seconds", lambda: elapsed_seconds() + slept[0])
+
+    def sleep(seconds: float) -> None:
+        slept[0] += seconds
+
+    return sleep
+
+
+@pytest.mark.parametrize(("seconds", "asks"), [(0.0, 1), (11.0, 2)])
+def test_host_begins_what_is_still_its_own_after_a_break(
+    store: Store, host: OwnHost, suspended: Callable[[float], None], seconds: float, asks: int
+) -> None:
+    reserve(store)
+    host.routes.after["take"] = lambda: suspended(seconds)
+    with host.process() as fetcher:
+        turn_until_it_runs(fetcher, host)
+
+    assert host.routes.asked.count("take") == asks
+    assert len(ran(host)) == 1
+
+
+def settle_as_failed(store: Store, operator: Context) -> None:
+    lost = lose(known(store), "the host is away", is_final=False)
+    store.write(lambda tx: tx.put_task(lost))
+    selection = TaskSelection(task_ids=(lost.task_id,))
+    later = replace(operator, at=operator.at + timedelta(hours=1))
+    store.write(lambda tx: settle_selected(tx, later, selection, is_done=False))
+
+
+def lose_it(store: Store, operator: Context) -> None:
+    del operator
+    store.write(lambda tx: tx.put_task(lose(known(store), "the host is away", is_final=False)))
+
+
+@pytest.mark.parametrize("harm", [settle_as_failed, lose_it])
+def test_host_does_not_begin_after_a_break_what_it_may_not_begin_any_more(
+    store: Store,
+    host: OwnHost,
+    suspended: Callable[[float], None],
+    harm: Callable[[Store, Context], None],
+) -> None:
+    reserve(store)
+    now = SystemClock().now()
+    operator = Context(who="ops", now=now, at=now, new_id=new_id)
+
+    def sleep() -> None:
+        harm(store, operator)
+        suspended(3600.0)
+
+    host.routes.after["take"] = sleep
+    with host.process() as fetcher:
+
+        def gives_it_up() -> bool:
+            fetcher.round()
+            return host.routes.asked[-3:] == ["host-work"] * 3
+
+        wait_until(gives_it_up, "it does not give it up")
+
+    assert ran(host) == []
+    assert host.routes.asked.count("take") == 2
+    assert known(store).said.status is not ImpactStatus.RUNNING
+
+
+def test_host_that_cannot_ask_begins_nothing_after_a_break(
+    store: Store, host: OwnHost, suspended: Callable[[float], None]
+) -> None:
+    reserve(store)
+    host.routes.after["take"] = lambda: suspended(3600.0)
+    host.routes.after["report"] = lambda: setattr(host.routes, "is_away", True)
+    host.routes.lost = {"report"}
+    with host.process() as fetcher:
+        for _ in range(20):
+            fetcher.round()
+            time.sleep(0.01)
+        assert ran(host) == []
+
+        host.routes.is_away = False
+        turn_until_it_runs(fetcher, host)
+
+    assert len(ran(host)) == 1
 
 
 def test_host_says_only_once_that_it_does_not_know(store: Store, host: OwnHost) -> None:

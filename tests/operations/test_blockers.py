@@ -22,8 +22,8 @@ from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder, pause
 from forewarn.domain.names import MaintenanceId
-from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.why import ReasonKind
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.executors.simulated import Manual, Simulated
 from forewarn.files.fleet import read_fleet_file

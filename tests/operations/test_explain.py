@@ -4,7 +4,7 @@ import pytest
 from tests.tasks import RUNNING, Assigner, Workers
 
 from forewarn.domain.errors import UnknownEventError
-from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.why import ReasonKind
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.explain import explain_event

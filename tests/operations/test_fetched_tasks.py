@@ -265,6 +265,16 @@ def test_nothing_is_taken_during_a_pause(reserved: Store, operator: Context) -> 
     assert listed(reserved) == [TaskState.BEGUN]
 
 
+def test_pause_changes_nothing_of_what_was_taken_before(reserved: Store, operator: Context) -> None:
+    take(reserved, operator)
+    taken = known(reserved)
+    reserved.write(lambda tx: pause_server(tx, operator))
+    later = replace(operator, at=operator.at + timedelta(hours=1))
+    reserved.write(lambda tx: resume_server(tx, later))
+
+    assert known(reserved) == taken
+
+
 def test_what_was_taken_before_a_pause_is_reported(reserved: Store, operator: Context) -> None:
     take(reserved, operator)
     reserved.write(lambda tx: pause_server(tx, operator))

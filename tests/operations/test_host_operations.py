@@ -23,11 +23,11 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import HostName, MaintenanceId, VmName
-from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.standstill import Standstill
 from forewarn.domain.task import Task
 from forewarn.domain.topology import Topology
+from forewarn.domain.why import ReasonKind
 from forewarn.executors.simulated import Simulated
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules

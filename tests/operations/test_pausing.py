@@ -11,8 +11,8 @@ from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import BlockerKind, BrakeKind
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceOrder
-from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.server_pause import ServerPause
+from forewarn.domain.why import ReasonKind
 from forewarn.executors.simulated import Simulated
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.scenario import read_scenario

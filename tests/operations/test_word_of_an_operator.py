@@ -23,9 +23,9 @@ from forewarn.domain.failures import UnknownFailureError
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.task import SILENT_AFTER, Task, TaskState
+from forewarn.domain.why import ReasonKind
 from forewarn.operations.events import (
     EventOrder,
     complete_all_events,

@@ -61,7 +61,6 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
-from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
@@ -74,6 +73,7 @@ from forewarn.domain.topology import (
     split_by_update_domain,
 )
 from forewarn.domain.walk import find_state, walk
+from forewarn.domain.why import Reason, ReasonKind
 from forewarn.domain.windows import Calendar, Window
 from forewarn.executors.simulated import MANUALLY
 from forewarn.ports.runner import Assignment

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from tests.postgres import run_cluster
+from tests.postgres import run_cluster, set_clock_ahead
 from tests.replicas import ITSELF
 from tests.waiting import wait_until
 
+from forewarn.clocks import SystemClock
 from forewarn.domain.names import ScopeId
 from forewarn.domain.publication import FIRST_DOCUMENT, republish
 from forewarn.domain.task import Owner
@@ -80,6 +81,16 @@ def test_report_is_also_that_of_the_owner_of_tasks(postgres_url: str) -> None:
     assert silent == two
 
 
+def test_real_time_is_that_of_the_database_which_all_replicas_share(postgres_url: str) -> None:
+    set_clock_ahead(postgres_url, minutes=20)
+    with replica(postgres_url, "a") as (_, itself):
+        itself.report()
+        before, roll, after = itself.now(), itself.call_roll().at, itself.now()
+
+    assert before - timedelta(seconds=5) < roll < after + timedelta(seconds=5)
+    assert roll - SystemClock().now() > timedelta(minutes=19)
+
+
 def test_only_the_holder_of_a_lease_that_lasts_leads(postgres_url: str) -> None:
     with replica(postgres_url, "a") as (store, first), replica(postgres_url, "b") as (_, second):
         first.report()
@@ -130,6 +141,21 @@ def test_successor_on_the_same_node_replaces_one_that_is_silent(postgres_url: st
 
         assert together == ["kvm-1:a-1/new", "kvm-1:a-1/old", "kvm-1:a-2/other"]
         assert names(new) == ["kvm-1:a-1/new", "kvm-1:a-2/other"]
+
+
+def test_one_whose_machine_an_operator_forgets_is_no_longer_there(postgres_url: str) -> None:
+    gone = Owner(node="kvm-1:a", name="kvm-1", generation=1, heard_at=NOW)
+    with (
+        replica(postgres_url, "kvm-1:a/1", gone.node) as (_, silent),
+        replica(postgres_url, "kvm-1:ab/1", "kvm-1:ab") as (store, first),
+    ):
+        store.write(lambda tx: tx.put_owner(gone))
+        silent.report()
+        first.report()
+
+        store.write(lambda tx: tx.remove_owner(gone.node))
+
+        assert names(first) == ["kvm-1:ab/1"]
 
 
 def test_one_that_comes_back_after_it_was_forgotten_is_known_again(postgres_url: str) -> None:

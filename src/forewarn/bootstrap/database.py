@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import structlog
 
 from forewarn.bootstrap.node import find_node
 from forewarn.clocks import SystemClock
+from forewarn.ports.clock import WallClock
 from forewarn.ports.leadership import Leadership
 from forewarn.ports.replicas import ReplicaIdentity, Replicas, name_replica
 from forewarn.ports.store import Store, StoreUnavailableError
@@ -31,7 +32,8 @@ _SAY_AGAIN_SECONDS: Final = 60.0
 class OpenDatabase:
     """An open *store*, who leads on it, and who else serves it; *place* is how people know it.
 
-    This server is *node*; see `own`. *discard* forgets a file that was made in vain.
+    All who serve it measure real time by *wall*. This server is *node*; see `own`. *discard*
+    forgets a file that was made in vain.
     """
 
     store: Store
@@ -39,6 +41,7 @@ class OpenDatabase:
     leadership: Leadership
     replicas: Replicas
     place: str
+    wall: WallClock = field(default_factory=SystemClock)
     discard: Callable[[], None] = lambda: None
 
 
@@ -95,6 +98,7 @@ def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) 
         leadership=leadership,
         replicas=replicas,
         place=str(store.address),
+        wall=replicas,
     )
 
 

@@ -14,7 +14,6 @@ from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.bootstrap.replica import Replica
 from forewarn.bootstrap.start import AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
-from forewarn.clocks import SystemClock
 from forewarn.connections.listeners import stop_listening
 from forewarn.console.app import create_console
 from forewarn.console.pulse import Pulse
@@ -135,7 +134,7 @@ def _make_services(
 ) -> Services:
     authenticator = Authenticator(
         store=replica.store,
-        now=SystemClock().now,
+        now=replica.wall.now,
         admin=ADMIN,
         admin_secret=None
         if replica.settings.is_shared
@@ -175,7 +174,7 @@ def _sources(
     return FigureSources(
         version=forewarn.__version__,
         store=replica.store,
-        wall=SystemClock(),
+        wall=replica.wall,
         topology=lambda: replica.board.topology,
         tally=replica.tally,
         parked=lambda: len(replica.board.waiters),

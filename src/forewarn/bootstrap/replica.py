@@ -40,7 +40,7 @@ from forewarn.operations.notifications import give_up_orphans
 from forewarn.outbound.client import Outbound
 from forewarn.ports.archive import Archive
 from forewarn.ports.changes import ChangeListener
-from forewarn.ports.clock import Clock
+from forewarn.ports.clock import Clock, WallClock
 from forewarn.ports.entries import Actor
 from forewarn.ports.leadership import Leadership
 from forewarn.ports.metrics import Tally
@@ -67,7 +67,7 @@ class Outside:
 
     Whoever makes *outbound* closes it. Without *runners*, operators do it all by hand. The
     *watcher* has them carry out the tasks of this node, whose records are the *archives*. With
-    *sources*, the fleet follows what they say.
+    *sources*, the fleet follows what they say. Real time is measured by *wall*.
     """
 
     outbound: Outbound
@@ -77,6 +77,7 @@ class Outside:
     notifications: Notifications = field(default_factory=Notifications)
     gates: Mapping[str, KnownGate] = field(default_factory=dict)
     sources: ReloadableSources | None = None
+    wall: WallClock = field(default_factory=SystemClock)
 
 
 def assemble(
@@ -111,6 +112,7 @@ def assemble(
         store_feed=store_feed,
         hub=_tell_followers(board),
         clock=clock,
+        wall=outside.wall,
         faults=faults,
         journal=MemoryJournal(clock, SystemClock()),
         candidate=candidate,
@@ -145,6 +147,7 @@ class Replica:
     store_feed: StoreFeed
     hub: Hub
     clock: Clock
+    wall: WallClock
     faults: MemoryFaults
     journal: MemoryJournal
     candidate: Candidate
@@ -230,7 +233,7 @@ def _listen(store: Store, *listeners: ChangeListener) -> None:
 
 
 def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callable[[str], Context]:
-    wall, runners, watcher = SystemClock(), outside.runners, outside.watcher
+    wall, runners, watcher = outside.wall, outside.runners, outside.watcher
     fixed = replace(
         make_rules(settings),
         targets=outside.notifications.targets,
@@ -308,7 +311,7 @@ class _LeaderMaker:
             self.outside.sources,
             store=self.store,
             context=lambda who: replace(self.context(who), actor=Actor.SERVER),
-            wall=SystemClock(),
+            wall=self.outside.wall,
             epoch=epoch,
             changed=changed,
         )
@@ -330,14 +333,14 @@ class _LeaderMaker:
                 name,
                 notifier,
                 store=self.store,
-                wall=SystemClock(),
+                wall=self.outside.wall,
                 retrying=told.retrying,
                 chance=random.random,
                 epoch=epoch,
             )
 
     def _give_up_orphans(self, epoch: int) -> None:
-        targets, now = self.outside.notifications.notifiers, SystemClock().now()
+        targets, now = self.outside.notifications.notifiers, self.outside.wall.now()
 
         def give_up(tx: Transaction) -> int:
             tx.check_epoch(epoch)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import structlog
@@ -111,29 +112,32 @@ class ReloadableRunners:
     @property
     def rules(self) -> Sequence[HostWorkRule]:
         """Which hosts have work. Without the file nobody knows, and none is taken for done."""
-        current = self._now()
+        current = self._current
         return current.rules if current else (HostWorkRule(),)
 
     def assign_impact(
         self, event: ScheduledEvent, vm: VmName, topology: Topology, now: datetime
     ) -> Assignment:
         """Return the runner for the impact of *event* on *vm*."""
-        current = self._now()
+        current = self._current
         return current.assign_impact(event, vm, topology, now) if current else self._unassigned(now)
 
     def assign_host_task(self, task: HostTask, topology: Topology, now: datetime) -> Assignment:
         """Return the runner for *task*."""
-        current = self._now()
+        current = self._current
         return current.assign_host_task(task, topology, now) if current else self._unassigned(now)
 
     def runner(self, name: str) -> Runner | None:
-        """Return the runner of that name, unless the file is wrong."""
-        current = self._now()
-        return current.runner(name) if current else None
+        """Return the runner of that name; one that no file names knows what it has begun."""
+        current = self._current
+        return (current and current.runner(name)) or self._without_file.runner(name)
 
-    def _now(self) -> Runners | None:
-        with self._changing:
-            return self._current
+    @cached_property
+    def _without_file(self) -> Runners:
+        from forewarn.bootstrap.file_runners import FileRunners  # noqa: PLC0415 - imports this
+        from forewarn.executors.configuration import Executors  # noqa: PLC0415 - imported with it
+
+        return FileRunners(Executors(), self._store, self._clock, self._records, self._outbound)
 
     def _unassigned(self, now: datetime) -> Assignment:
         """Say that nothing can be done while the file is wrong, and its first mistake."""

@@ -30,7 +30,7 @@ from forewarn.bootstrap.start import (
 from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
 from forewarn.bootstrap.task_records import TaskRecords
 from forewarn.bootstrap.tls import check_control
-from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.clocks import VirtualClock
 from forewarn.connections.event_loop import fastest_loop
 from forewarn.environment import environment_with, notify_socket
 from forewarn.executors.watcher import TaskWatcher
@@ -120,7 +120,7 @@ def _replica(
         except BaseException:
             database.discard()
             raise
-        wall = SystemClock()
+        wall = database.wall
         records = TaskRecords(settings.state_directory, store, database.node)
         made_runners = ReloadableRunners(
             settings, store, beginning.clock, records.log, outside.outbound
@@ -135,7 +135,7 @@ def _replica(
                 wall=wall,
             )
         )
-        outside = replace(outside, runners=runners, watcher=watcher, archives=(records,))
+        outside = replace(outside, runners=runners, watcher=watcher, archives=(records,), wall=wall)
         made = assemble(settings, store, beginning, outside, supervisor, database.leadership)
         yield replace(
             made,
@@ -154,7 +154,7 @@ def take_over(
 
     def attempt() -> StartingPoint:
         check_agreement(database.replicas)
-        return begin_as_declared(database.store, settings, fleet, SystemClock().now())
+        return begin_as_declared(database.store, settings, fleet, database.wall.now())
 
     return wait_for(attempt) if settings.is_shared else attempt()
 

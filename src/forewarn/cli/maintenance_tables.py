@@ -24,7 +24,7 @@ from forewarn.cli.place_tables import (
     status_lines,
 )
 from forewarn.domain.phrases import count_of
-from forewarn.domain.reasons import OF_HOST, ReasonKind
+from forewarn.domain.why import OF_HOST, ReasonKind
 
 _COLUMNS: Final[Columns] = {
     "step": "number",

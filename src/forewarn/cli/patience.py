@@ -53,7 +53,7 @@ def say_because(ended: Row) -> str:
 
 def say_wait(session: Session, event: Row) -> str:
     """Say which other events have to end before *event* continues, if nothing else holds it."""
-    from forewarn.domain.reasons import OF_OTHERS  # noqa: PLC0415 - slow to load, not for help
+    from forewarn.domain.why import OF_OTHERS  # noqa: PLC0415 - slow to load, not for help
 
     if event["ended_at"] is not None:
         return ""

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Row, time_of
+from forewarn.domain.host_operation import HostPhase
 from forewarn.domain.phrases import count_of, say_names, say_ranges
 from forewarn.domain.standing import ATTENTION, NOT_DONE, MaintenanceStatus, Standing
 
@@ -169,13 +170,26 @@ def _say_standing(maintenance: Row, standing: Standing, *, is_in_flight: bool) -
         return str(standing)
     if maintenance["status"] == MaintenanceStatus.ABORTING and not is_in_flight:
         return "being withdrawn"
-    phases = [operation["phase"] for operation in maintenance["operations"]]
-    return f"{standing} ({phases[-1]})" if phases else str(standing)
+    phase = _phase(maintenance)
+    return f"{standing} ({phase})" if phase else str(standing)
+
+
+def _phase(maintenance: Row) -> str:
+    return next((operation["phase"] for operation in reversed(maintenance["operations"])), "")
 
 
 def _is_withdrawn(maintenance: Row, event: Row) -> bool:
     # The server cancels it a moment after it has answered.
     return maintenance["status"] == MaintenanceStatus.ABORTING and event["started_at"] is None
+
+
+_RUNNING: Final[Mapping[str, str]] = {
+    HostPhase.WORK: "work",
+    HostPhase.VERIFY: "verify",
+    HostPhase.RETURN: "return",
+    HostPhase.OVER: "running task",
+}
+"""What the events of a host that have started wait for, in each phase after the impacts."""
 
 
 def _waits(maintenance: Row, in_flight: Sequence[Row], next_steps: Sequence[Row]) -> Iterator[str]:
@@ -186,7 +200,7 @@ def _waits(maintenance: Row, in_flight: Sequence[Row], next_steps: Sequence[Row]
     if dues:
         yield f"approval until {time_of(max(dues))}"
     elif in_flight:
-        yield "impact"
+        yield _RUNNING.get(_phase(maintenance), "impact")
     else:
         for step in next_steps:
             yield from map(describe_brake, step["brakes"])

@@ -12,9 +12,9 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.phrases import count_of
-from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import Standstill
+from forewarn.domain.why import ReasonKind
 from forewarn.operations.survey import Survey, Undertaken
 
 _SHOWN: Final = 5

@@ -30,8 +30,8 @@ from forewarn.domain.policy import (
     latest_not_before,
     missing_approvals,
 )
-from forewarn.domain.reasons import Reason
 from forewarn.domain.scenario import likely_impact
+from forewarn.domain.why import Reason
 from forewarn.operations.context import Context
 from forewarn.operations.events import (
     approve_event,

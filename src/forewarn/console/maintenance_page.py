@@ -24,10 +24,9 @@ from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.phrases import count_of
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.progress import WalkProgress, measure_progress
-from forewarn.domain.reasons import OF_HOST, ReasonKind
-from forewarn.domain.remedy import OF_MAINTENANCES, Verb
 from forewarn.domain.standing import Standing
 from forewarn.domain.standstill import Standstill
+from forewarn.domain.why import OF_HOST, OF_MAINTENANCES, ReasonKind, Verb
 from forewarn.operations.maintenances import MaintenanceReport, report_maintenance
 from forewarn.operations.planning import foresee_maintenance
 from forewarn.ports.store import Reading

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
-from forewarn.domain.remedy import OF_EVENTS, OF_MAINTENANCES, Remedies, Remedy, Verb
+from forewarn.domain.why import OF_EVENTS, OF_MAINTENANCES, Remedies, Remedy, Verb
 
 _LABELS: Final[Mapping[Verb, str]] = {
     Verb.RESUME_SERVER: "Resume the server",

@@ -31,7 +31,7 @@ from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
-from forewarn.domain.reasons import Reason
+from forewarn.domain.why import Reason
 from forewarn.operations.context import Context
 from forewarn.operations.events import (
     EventOrder,

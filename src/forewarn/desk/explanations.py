@@ -12,9 +12,9 @@ from forewarn.desk.scope_limit import limit_reading
 from forewarn.domain.access import Principal
 from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, remedies_for
 from forewarn.domain.names import ScopeId
-from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.standing import MaintenanceState
 from forewarn.domain.standstill import Standstill
+from forewarn.domain.why import OF_HOST, Reason, ReasonKind
 from forewarn.operations.events import find_event
 from forewarn.operations.explain import (
     Explanation,

@@ -8,8 +8,16 @@ from typing import Final
 
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.phrases import count_of, say_count, say_moment, say_names
-from forewarn.domain.reasons import OF_HOST, ReasonKind
-from forewarn.domain.remedy import OF_EVENTS, OF_MAINTENANCES, OF_TASKS, Remedies, Remedy, Verb
+from forewarn.domain.why import (
+    OF_EVENTS,
+    OF_HOST,
+    OF_MAINTENANCES,
+    OF_TASKS,
+    ReasonKind,
+    Remedies,
+    Remedy,
+    Verb,
+)
 from forewarn.protocol.vocabulary import EventId
 
 

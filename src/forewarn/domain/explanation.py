@@ -33,10 +33,10 @@ from forewarn.domain.precedence import (
     rivals_of,
     start_reason,
 )
-from forewarn.domain.reasons import OF_OTHERS, Reason, ReasonKind
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.task import Task, say_task
+from forewarn.domain.why import OF_OTHERS, Reason, ReasonKind
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 _APPROVAL: Final = {

@@ -36,9 +36,9 @@ from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.phrases import say_moment
 from forewarn.domain.precedence import due_starts, needing_somebody
-from forewarn.domain.reasons import OF_OTHERS, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, Walks, find_stuck, walk_all
+from forewarn.domain.why import OF_OTHERS, Reason, ReasonKind
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 T = TypeVar("T")

@@ -178,7 +178,7 @@ class Task:
     @property
     def is_check(self) -> bool:
         """Whether it only looks whether a host is back, and so can be repeated."""
-        return self.name.startswith(f"{HostTaskKind.VERIFY}-")
+        return not self.is_impact and self.name.startswith(f"{HostTaskKind.VERIFY}-")
 
     @property
     def is_over(self) -> bool:

@@ -66,6 +66,11 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def elapsed_seconds() -> float:
+    """Return seconds that nobody sets; if possible, with the time for which the machine slept."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def last_words(path: Path) -> tuple[str, str | None]:
     """Return what was printed last to the file at *path*, fit to be shown, and the host it names.
 

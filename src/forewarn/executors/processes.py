@@ -17,6 +17,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import TaskKey
+from forewarn.executors.attendant import elapsed_seconds
 from forewarn.executors.task_input import Permit, TaskInput, begun_by_another, next_second
 from forewarn.executors.task_log import TaskLog
 from forewarn.ports.clock import Clock
@@ -28,7 +29,7 @@ PLACES_OF_HOST: Final = 32
 """How many of them are about one host: one that hangs leaves the other half to the others."""
 
 _CLOSING_SECONDS: Final = 10.0
-_PERMIT_SECONDS: Final = 10.0
+PERMIT_SECONDS: Final = 10.0
 """How long a permit may take to arrive without being looked at once more."""
 _MOST_SUCCESSORS: Final = 3
 _LOST: Final = "it was begun, but the process running it stopped before the result was known"
@@ -104,7 +105,7 @@ class ProcessRunner(Generic[M]):
     clock: Clock
     places: int = PLACES
     places_of_host: int = PLACES_OF_HOST
-    permit_seconds: float = _PERMIT_SECONDS
+    permit_seconds: float = PERMIT_SECONDS
     _free: _Places = field(init=False)
     _troubles: dict[TaskKey, Exception] = field(init=False, default_factory=dict)
     _successors: Counter[TaskKey] = field(init=False, default_factory=Counter)
@@ -205,28 +206,28 @@ class ProcessRunner(Generic[M]):
         self._free.release(host)
 
     def _begin(self, task: TaskInput, permit: Permit) -> _Process | None:
-        content = self._prepare(task)
+        content = self._prepare(task, permit)
         if content is None:
             return None
         self.log.intend(task.key)
-        since = time.monotonic()
+        since = elapsed_seconds()
         if not permit.obtain():
             self.log.forget_intent(task.key)
             return None  # paused, or another owner's by now
-        if time.monotonic() - since > self.permit_seconds and not permit.is_valid():
+        if elapsed_seconds() - since > self.permit_seconds and not permit.is_valid():
             return None
         file = self.log.claim(task.key, {"executor": self.program.name, **content})
         return None if file is None else self._start(task.key, file, task.environment())
 
-    def _prepare(self, task: TaskInput) -> Mapping[str, object] | None:
-        """Return what the program finds in the file of *task*; None if it has failed already."""
+    def _prepare(self, task: TaskInput, permit: Permit) -> Mapping[str, object] | None:
+        """Return what the program finds in the file of *task*; None if there is nothing to run."""
         found, reason = self.find(task), task.unassigned(self.program.name)
         if found is not None:
             try:
                 return self.program.describe(task, found)
             except ImpossibleTaskError as error:
                 reason = str(error)
-        self.log.end(task.key, ImpactStatus.FAILED, reason)
+        self.log.end(task.key, permit.refusal, reason)
         return None
 
     def _succeed(self, key: TaskKey) -> _Process | None:

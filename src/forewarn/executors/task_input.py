@@ -185,7 +185,13 @@ def read_host_task(content: Mapping[str, Any]) -> TaskInput:
 
 
 class Permit(Protocol):
-    """The right to begin one task, which only its owner gets, and only once."""
+    """The right to begin one task, which only its owner gets, and only once.
+
+    *refusal* is how the task ends if there is no runner for it: failed, unless it has begun before.
+    """
+
+    @property
+    def refusal(self) -> ImpactStatus: ...
 
     def obtain(self) -> bool:
         """Commit that the task begins; tell whether it may."""

@@ -3,10 +3,11 @@
 It is part of the Replica: a node that does not lead still reports what it has begun.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
@@ -24,7 +25,6 @@ from forewarn.domain.task import (
 )
 from forewarn.executors.task_input import (
     PAUSED,
-    Permit,
     Runner,
     TaskInput,
     host_task_input,
@@ -49,6 +49,8 @@ from forewarn.rounds import Rounds
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 _EVERY: Final = 1.0
 _NO_RECORD: Final = Impact(
     status=ImpactStatus.UNKNOWN, reason="the records of the server do not say whether it was begun"
@@ -56,7 +58,11 @@ _NO_RECORD: Final = Impact(
 
 
 class KnownRunners(Protocol):
-    """The runners that the executor file names."""
+    """The runners that the executor file names, and those of what was begun before."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the file; nothing begins meanwhile."""
 
     def runner(self, name: str) -> Runner | None:
         """Return the runner of that name, if there is one."""
@@ -82,6 +88,7 @@ class TaskWatcher:
         self.records = records
         self.wall = wall
         self.register = register
+        self._registering = threading.Lock()
         self.owner = register()
         self.is_replaced = False
         """Whether another server was started with a copy of the state directory."""
@@ -100,10 +107,8 @@ class TaskWatcher:
         words = list(self._ask(found, is_paused=is_paused))
         if words:
             now = self.wall.now()
-            try:
-                self.store.write(lambda tx: report_tasks(tx, self.owner, words, now))
-            except (OwnerReplacedError, OwnerForgottenError) as error:
-                self._step_down(error)
+            report = partial(report_tasks, owner=self.owner, words=words, now=now)
+            self.as_owner(partial(self.store.write, report), None)
         return _EVERY if found else None
 
     def _look(self, reading: Reading) -> tuple[list[tuple[Task, TaskInput]], bool]:
@@ -139,16 +144,19 @@ class TaskWatcher:
         self, task: Task, runner: Runner, given: TaskInput, *, is_paused: bool
     ) -> Impact | None:
         if task.state is TaskState.RESERVED:
-            if is_paused:
-                return Impact(status=ImpactStatus.NOT_BEGUN, reason=PAUSED)
-            return runner.begin(given, self._permit(task))
+            if is_paused or self.runners.problem:
+                reason = PAUSED if is_paused else self.runners.problem.partition("\n")[0]
+                return Impact(status=ImpactStatus.NOT_BEGUN, reason=reason)
+            return runner.begin(given, _StorePermit(self, task))
         said = runner.inquire(given)
         if task.state is TaskState.SETTLED:
             return said if said.status != task.details.get(LATE) else None
+        if self.runners.problem and (said.is_stuck or said.status is ImpactStatus.NOT_BEGUN):
+            return None  # it may be known again when the file is corrected
         if said.status is not ImpactStatus.NOT_BEGUN:
             return said if _is_worth_saying(task, said) else None
         if runner.repeats and task.state is TaskState.BEGUN:
-            return runner.begin(given, _Repetition(self._permit(task)))
+            return runner.begin(given, _StorePermit(self, task, ImpactStatus.UNKNOWN))
         if task.begun_at is not None and self.records.is_intended(task.key):
             now = self.wall.now()
             self.store.write(lambda tx: give_back_task(tx, self.owner, task, now))
@@ -159,12 +167,9 @@ class TaskWatcher:
     def _hear(self, task: Task, ask: Callable[[], Impact | None]) -> Impact | None:
         """Return what *ask* says; one task in trouble stops no other."""
         try:
-            return ask()
+            return self.as_owner(ask, None)
         except StoreError:
             raise
-        except (OwnerReplacedError, OwnerForgottenError) as error:
-            self._step_down(error)
-            return None
         except Exception as error:
             if task.said.reason != str(error):
                 log.exception("executor_failed", task=task.key)
@@ -175,63 +180,51 @@ class TaskWatcher:
                 status=ImpactStatus.UNKNOWN, reason=str(error), ask_again_at=self.wall.now()
             )
 
-    def _permit(self, task: Task) -> Permit:
-        return _StorePermit(self.store, self.owner, task, self.wall, self._step_down)
+    def as_owner(self, act: Callable[[], T], otherwise: T) -> T:
+        """Return what *act* does, or *otherwise* if this server is not the owner it was."""
+        try:
+            return act()
+        except (OwnerReplacedError, OwnerForgottenError) as error:
+            self._step_down(error)
+            return otherwise
 
     def _step_down(self, error: OwnerReplacedError | OwnerForgottenError) -> None:
-        """Act no more for this *owner*; one that was forgotten registers again."""
-        owner, now = self.owner, self.wall.now()
-        if isinstance(error, OwnerForgottenError):
-            log.warning("owner_forgotten", node=owner.node)
-            self.owner = self.register()
-            self.rounds.wake()
-        elif not self.is_replaced:
-            self.is_replaced = True
-            log.error("state_directory_replaced", node=owner.node)
-            self.store.write(lambda tx: note_replaced(tx, owner, now))
+        """Act no more for this owner; one that was forgotten registers again, once."""
+        with self._registering:
+            owner, now = self.owner, self.wall.now()
+            if error.generation != owner.generation:
+                return  # another thread was told before, and has registered again
+            if isinstance(error, OwnerForgottenError):
+                log.warning("owner_forgotten", node=owner.node)
+                self.owner = self.register()
+                self.rounds.wake()
+            elif not self.is_replaced:
+                self.is_replaced = True
+                log.error("state_directory_replaced", node=owner.node)
+                self.store.write(lambda tx: note_replaced(tx, owner, now))
 
 
 @dataclass(frozen=True, slots=True)
 class _StorePermit:
-    """The right to begin *task*, which the store gives."""
+    """The right to begin *task*, or to repeat what was begun before, which the store gives."""
 
-    store: Store
-    owner: Owner
+    watcher: TaskWatcher
     task: Task
-    wall: WallClock
-    refused: Callable[[OwnerReplacedError | OwnerForgottenError], None]
+    refusal: ImpactStatus = ImpactStatus.FAILED
 
     def obtain(self) -> bool:
-        now = self.wall.now()
-        try:
-            return self.store.write(lambda tx: begin_task(tx, self.owner, self.task, now))
-        except (OwnerReplacedError, OwnerForgottenError) as error:
-            self.refused(error)
-            return False
+        if self.refusal is ImpactStatus.UNKNOWN:
+            return self.is_valid()
+        owner, now = self.watcher.owner, self.watcher.wall.now()
+        begin = partial(begin_task, owner=owner, task=self.task, now=now)
+        return self.watcher.as_owner(partial(self.watcher.store.write, begin), otherwise=False)
 
     def is_valid(self) -> bool:
         def look(reading: Reading) -> bool:
             is_paused = find_pause(reading) is not None
-            return not is_paused and is_still_begun(reading, self.owner, self.task)
+            return not is_paused and is_still_begun(reading, self.watcher.owner, self.task)
 
-        try:
-            return self.store.read(look)
-        except (OwnerReplacedError, OwnerForgottenError) as error:
-            self.refused(error)
-            return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Repetition:
-    """The right to repeat what was begun before."""
-
-    permit: Permit
-
-    def obtain(self) -> bool:
-        return self.permit.is_valid()
-
-    def is_valid(self) -> bool:
-        return self.permit.is_valid()
+        return self.watcher.as_owner(partial(self.watcher.store.read, look), otherwise=False)
 
 
 def input_of(reading: Reading, task: Task) -> TaskInput | None:

@@ -306,7 +306,7 @@ class WebhookRunner:
     def _begin(self, task: TaskInput, permit: Permit) -> None:
         target = self.find(task)
         if target is None:
-            self.log.end(task.key, ImpactStatus.FAILED, task.unassigned(EXECUTOR))
+            self.log.end(task.key, permit.refusal, task.unassigned(EXECUTOR))
             return
         now = time.monotonic()
         self._forget_others(now)

@@ -7,6 +7,7 @@ whoever is killed in between. Where it cannot be known whether it was, it is rep
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -14,8 +15,9 @@ import structlog
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import TaskKey
+from forewarn.executors.attendant import elapsed_seconds
 from forewarn.executors.command import Command
-from forewarn.executors.processes import ProcessRunner
+from forewarn.executors.processes import PERMIT_SECONDS, ProcessRunner
 from forewarn.executors.task_input import InvalidTaskInputError, TaskInput, read_host_task
 from forewarn.executors.task_log import TaskLog
 from forewarn.feed.follower import back_off
@@ -39,6 +41,10 @@ _NO_RECORD: Final = Impact(
     status=ImpactStatus.UNKNOWN,
     reason="the host took it, and has no record of it, so it may have been begun; "
     "check the host, then skip it",
+)
+_TOO_LATE: Final = Impact(
+    status=ImpactStatus.UNKNOWN,
+    reason="the host took it, but did not begin it in time, and will not; settle it as failed",
 )
 _LONGEST_REASON: Final = 500
 _TAKEN_STATUSES: Final = frozenset({"taken", "unknown"})
@@ -101,17 +107,26 @@ class Exchange:
         return True
 
 
+@dataclass(slots=True)
 class _Taken:
-    """The permit of a host: the server has it written down that the host took the task."""
+    """A *task*, and the permit to begin it: the server has written down that this host took it.
+
+    The server is asked to *confirm* that once more if it was more than 10 seconds ago.
+    """
+
+    task: TaskInput
+    confirm: Callable[[], bool]
+    at: float
+    is_refused: bool = False
+    refusal: ImpactStatus = ImpactStatus.FAILED
 
     def obtain(self) -> bool:
-        return True
+        is_recent = elapsed_seconds() - self.at <= PERMIT_SECONDS
+        self.is_refused = not (is_recent or self.confirm())
+        return not self.is_refused
 
-    def is_valid(self) -> bool:
-        return True
+    is_valid = obtain
 
-
-_PERMIT: Final = _Taken()
 
 _log = structlog.get_logger(__name__)
 
@@ -142,7 +157,7 @@ class WorkFetcher:
     boot_id: str
     chance: Callable[[], float]
     every: float = FETCH_SECONDS
-    _tasks: dict[TaskKey, TaskInput] = field(init=False, default_factory=dict)
+    _tasks: dict[TaskKey, _Taken] = field(init=False, default_factory=dict)
     _told: dict[TaskKey, _Told] = field(init=False, default_factory=dict)
     _lost: set[TaskKey] = field(init=False, default_factory=set)
     _fetch_at: float = field(init=False, default=0.0)
@@ -161,8 +176,8 @@ class WorkFetcher:
             if monotonic() >= self._fetch_at:
                 self._fetch()
                 self._fetch_at = monotonic() + self.every * (0.8 + 0.4 * self.chance())
-            for key, task in tuple(self._tasks.items()):
-                self._attend(key, task)
+            for key, taken in tuple(self._tasks.items()):
+                self._attend(key, taken)
         except (UpstreamRefusedError, StoreUnavailableError) as error:
             return self._wait_after(error)
         if self._trouble or not self._was_heard:
@@ -178,10 +193,11 @@ class WorkFetcher:
                 self._receive(offered)
 
     def _receive(self, offered: OfferedTask) -> None:
-        key = offered.task.key
+        key, at = offered.task.key, elapsed_seconds()
+        take = partial(self.exchange.take, key, self._describe(offered.task))
         # Taken before, and remembered here: by this process or, before a crash, by another one.
         is_ours = offered.is_taken and self.records.has(key)
-        if not (is_ours or self.exchange.take(key, self._describe(offered.task))):
+        if not (is_ours or take()):
             if offered.is_taken:
                 self.exchange.report(key, _NO_RECORD)
                 self._lost.add(key)
@@ -191,7 +207,7 @@ class WorkFetcher:
             reason = f"the host work file of the host names no program for {offered.task.kind}"
             self.exchange.report(key, Impact(status=ImpactStatus.FAILED, reason=reason))
             return
-        self._tasks[key] = offered.task
+        self._tasks[key] = _Taken(offered.task, take, at)
 
     def _describe(self, task: TaskInput) -> Mapping[str, object]:
         """Return how long the server waits for this host while it carries *task* out."""
@@ -202,8 +218,8 @@ class WorkFetcher:
         seconds = min(command.timeout.total_seconds(), _LONGEST_TIMEOUT)
         return {"timeout_seconds": seconds, "restarts_host": described["restarts_host"]}
 
-    def _attend(self, key: TaskKey, task: TaskInput) -> None:
-        said = self._look(key, task)
+    def _attend(self, key: TaskKey, taken: _Taken) -> None:
+        said = self._look(key, taken)
         told = self._told.get(key)
         is_news = told is None or told.said != said
         if told is not None and not is_news and monotonic() < told.at + HEARTBEAT_SECONDS:
@@ -219,12 +235,15 @@ class WorkFetcher:
         if said.is_lost:
             self._lost.add(key)
 
-    def _look(self, key: TaskKey, task: TaskInput) -> Impact:
+    def _look(self, key: TaskKey, taken: _Taken) -> Impact:
         """Return how far a task is, as it is reported."""
+        task = taken.task
         try:
             found = self.runner.inquire(task)
+            if found.status is ImpactStatus.NOT_BEGUN and taken.is_refused:
+                found = _TOO_LATE
             if found.status is ImpactStatus.NOT_BEGUN:  # just taken, or the disk was full
-                found = self.runner.begin(task, _PERMIT) or self.runner.inquire(task)
+                found = self.runner.begin(task, taken) or self.runner.inquire(task)
                 if found.status is ImpactStatus.NOT_BEGUN:
                     found = replace(found, status=ImpactStatus.RUNNING)  # it waits for a place
             found = judge(found, self.records.begun(key), self.boot_id)

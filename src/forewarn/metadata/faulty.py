@@ -21,8 +21,13 @@ from forewarn.metadata.asgi import (
 )
 from forewarn.metadata.board import Board, print_page
 from forewarn.metadata.conditional import matches
-from forewarn.metadata.faulty_answers import DAMAGES, REPLACEMENTS, can_be_damaged
-from forewarn.metadata.faulty_documents import ALTERATIONS, alter_document
+from forewarn.metadata.faulty_answers import (
+    ALTERATIONS,
+    DAMAGES,
+    REPLACEMENTS,
+    alter_document,
+    can_be_damaged,
+)
 from forewarn.metadata.waiting import first_of
 from forewarn.ports.faults import Faults
 from forewarn.protocol.document import write_document

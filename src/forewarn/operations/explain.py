@@ -7,7 +7,6 @@ from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.explanation import explain
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId
-from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import NOT_DONE, MaintenanceState, MaintenanceStatus
 from forewarn.domain.standstill import (
@@ -18,6 +17,7 @@ from forewarn.domain.standstill import (
     find_standstill,
 )
 from forewarn.domain.walk import Walks, find_state, walk_all
+from forewarn.domain.why import Reason, ReasonKind
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
 from forewarn.operations.maintenances import find_maintenance, find_places

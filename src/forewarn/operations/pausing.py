@@ -1,11 +1,13 @@
 """Pausing the whole server, and letting it continue. A restart does not end the pause."""
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from forewarn.domain.host_operation import leave_out
 from forewarn.domain.server_pause import ServerPause
+from forewarn.domain.task import FETCHED, TaskState
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import SERVER_PAUSE, Reading, Transaction
@@ -45,3 +47,7 @@ def resume_server(tx: Transaction, context: Context) -> None:
         resumed = leave_out(operation, pause, context.now)
         if resumed != operation:
             tx.put_operation(resumed)
+    for task in tx.tasks():
+        if task.runner == FETCHED and task.state is TaskState.RESERVED:
+            # Its host could not fetch it, and gets the whole time again.
+            tx.put_task(replace(task, reserved_at=context.at))

@@ -40,6 +40,7 @@ class OwnerReplacedError(ConflictError):
     """A node that a later start of the same state directory has replaced."""
 
     node: str
+    generation: int
 
 
 @says("Replica {node} was forgotten, and has to register again.")
@@ -47,6 +48,7 @@ class OwnerForgottenError(ConflictError):
     """A node that an operator gave up, and that is back."""
 
     node: str
+    generation: int
 
 
 @says("Unknown task {task!r} of operation {operation_id!r} for this host.")
@@ -191,7 +193,8 @@ def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: dat
         f"Replica {owner.name} reports {say_task(task)} as {said.status}, but it was settled as "
         f"{task.said.status}."
     )
-    hint = "wait until it ends, or stop it there; then check what it has done"
+    advice = "wait until it ends, or stop it there; then " * (said.status is ImpactStatus.RUNNING)
+    hint = f"{advice}check what it has done"
     note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
 
 
@@ -457,9 +460,9 @@ def _find_own(reading: Reading, owner: Owner, task: Task) -> Task | None:
     """Return what is known of *task* if it still is *owner*'s; refuse one that was replaced."""
     newest = next((each for each in reading.owners() if each.node == owner.node), None)
     if newest is None:
-        raise OwnerForgottenError(owner.node)
+        raise OwnerForgottenError(owner.node, owner.generation)
     if newest.generation != owner.generation:
-        raise OwnerReplacedError(owner.node)
+        raise OwnerReplacedError(owner.node, owner.generation)
     known = reading.task(task.key)
     is_own = known is not None and (known.node, known.assignment) == (owner.node, task.assignment)
     return known if is_own else None

@@ -1,8 +1,9 @@
 """The replicas that share a PostgreSQL database: each has a row, and renews it every second."""
 
 import json
+import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, literal_column, select, true
@@ -15,7 +16,7 @@ from forewarn.ports.replicas import (
     name_replica,
 )
 from forewarn.ports.store import StoreUnavailableError
-from forewarn.storage.columns import MomentColumn
+from forewarn.storage.columns import MomentColumn, from_microseconds
 from forewarn.storage.postgres import PostgresStore
 from forewarn.storage.postgres_session import DATABASE_NOW, StandingConnection
 from forewarn.storage.reading import LEASE
@@ -44,6 +45,7 @@ VALUES
    {DATABASE_NOW}, {DATABASE_NOW}, %(last_change)s)
 ON CONFLICT (replica_id) DO UPDATE
 SET seen_at = excluded.seen_at, last_change = excluded.last_change
+RETURNING seen_at
 """  # noqa: S608
 _LEAVE: Final = "DELETE FROM replicas WHERE replica_id = %(replica_id)s"
 
@@ -76,6 +78,7 @@ class DatabaseReplicas:
         self.itself = itself
         self._store = store
         self._connection = StandingConnection(store.address)
+        self._last_seen = from_microseconds(0), 0.0
         self._values = {
             "replica_id": itself.replica_id,
             "name": itself.name,
@@ -89,12 +92,19 @@ class DatabaseReplicas:
 
     def report(self) -> None:
         """Say that this replica is there, and which changes it knows."""
+        values = {**self._values, "last_change": self._store.last_told}
         try:
-            self._connection.run(_REPORT, {**self._values, "last_change": self._store.last_told})
+            ((seen_at,),) = self._connection.run(_REPORT, values)
         except StoreUnavailableError as error:
             self._store.note_contact(str(error))
             raise
+        self._last_seen = from_microseconds(seen_at), time.monotonic()
         self._store.note_contact(None)
+
+    def now(self) -> datetime:
+        """Return the time of the database, counted on since the last report."""
+        seen_at, at = self._last_seen
+        return seen_at + timedelta(seconds=time.monotonic() - at)
 
     def leave(self) -> None:
         """Say that this replica ends; those who cannot be told find out by themselves."""

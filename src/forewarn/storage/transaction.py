@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, Table, delete
 
 from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.event import ScheduledEvent
@@ -28,6 +28,7 @@ from forewarn.ports.entries import (
     MembershipKey,
     Showing,
 )
+from forewarn.ports.replicas import name_replica
 from forewarn.ports.store import SERVER_PAUSE, LeaseLostError, PreparedTopology
 from forewarn.protocol.document import Document
 from forewarn.storage import statements, tables
@@ -152,6 +153,8 @@ class SqlTransaction(SqlReading):
 
     def remove_owner(self, node: str) -> None:
         self._remove(tables.owners, [(node,)])
+        of_node = tables.replicas.c.replica_id.startswith(name_replica(node, ""), autoescape=True)
+        self._connection.execute(delete(tables.replicas).where(of_node))
         self._note_work()
 
     def put_told(self, told: Told) -> None:

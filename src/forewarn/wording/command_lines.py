@@ -11,8 +11,7 @@ from typing import Final
 from forewarn.domain.blockers import Blocker, BlockerKind, Verdict
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.phrases import say_names
-from forewarn.domain.reasons import Reason, ReasonKind
-from forewarn.domain.remedy import Remedy, Verb
+from forewarn.domain.why import Reason, ReasonKind, Remedy, Verb
 
 COMMANDS: Final[Mapping[Verb, str]] = {
     Verb.RESUME_SERVER: "forewarn resume",

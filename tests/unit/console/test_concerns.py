@@ -5,8 +5,8 @@ import pytest
 from forewarn.console.concerns import say_wait
 from forewarn.domain.blockers import Blocker, Release, Verdict, VerdictKind
 from forewarn.domain.names import HostName
-from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standstill import Standstill
+from forewarn.domain.why import ReasonKind
 from forewarn.protocol.vocabulary import EventId
 
 

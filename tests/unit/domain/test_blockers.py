@@ -12,7 +12,7 @@ from forewarn.domain.blockers import (
     remedies_for,
 )
 from forewarn.domain.names import MaintenanceId
-from forewarn.domain.remedy import Remedy, Verb
+from forewarn.domain.why import Remedy, Verb
 from forewarn.protocol.vocabulary import EventId
 
 M1 = MaintenanceId("m1")

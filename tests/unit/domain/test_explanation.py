@@ -36,10 +36,10 @@ from forewarn.domain.names import (
     VmName,
 )
 from forewarn.domain.policy import ApprovalPolicy, Policy
-from forewarn.domain.reasons import OF_HOST, SENTENCES, Reason, ReasonKind
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
+from forewarn.domain.why import OF_HOST, SENTENCES, Reason, ReasonKind
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
 WEB = ScopeId("availability-set/web")

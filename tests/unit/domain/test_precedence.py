@@ -10,11 +10,10 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, OperationId, VmName
 from forewarn.domain.precedence import due_starts, needing_somebody
-from forewarn.domain.reasons import ReasonKind
-from forewarn.domain.remedy import Remedy, Verb
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
+from forewarn.domain.why import ReasonKind, Remedy, Verb
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventType
 

@@ -26,10 +26,10 @@ from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
-from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standstill import Standstill, find_standstill
 from forewarn.domain.topology import VirtualMachine, standalone
+from forewarn.domain.why import ReasonKind
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
 OS = MaintenanceId("os")

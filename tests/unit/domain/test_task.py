@@ -273,6 +273,11 @@ SITUATIONS: Final[dict[str, tuple[Task, Ownership, Callable[[Task], Task]]]] = {
         ownership(),
         lambda task: task,
     ),
+    "unknown, on a machine that is called like a check": (
+        replace(in_state(TaskState.UNKNOWN, node="n2"), name="verify-1", vm=VmName("verify-1")),
+        ownership(LOST),
+        lambda task: task,
+    ),
     "by hand, with nobody to be away": (
         replace(in_state(TaskState.BEGUN, runner=MANUAL, node="n2"), said=BY_HAND),
         ownership(LOST),

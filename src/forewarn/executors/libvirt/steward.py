@@ -11,7 +11,6 @@ import queue
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +21,7 @@ from typing import Final
 import libvirt
 
 from forewarn.domain.impact import ImpactStatus
-from forewarn.executors.attendant import ENDING, OUTPUT, claim, write_ending
+from forewarn.executors.attendant import ENDING, OUTPUT, claim, elapsed_seconds, write_ending
 from forewarn.executors.libvirt.api import (
     Domain,
     HostConnection,
@@ -382,7 +381,7 @@ def main(order_path: Path) -> None:
     # only, and a main thread that waits does not wake up if another thread receives the signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     run_events()
-    steward = Steward(plan, notes, go_on_from(datetime.now(UTC), _elapsed_seconds))
+    steward = Steward(plan, notes, go_on_from(datetime.now(UTC), elapsed_seconds))
     ends: queue.Queue[End] = queue.Queue()
 
     def await_stop() -> None:
@@ -415,11 +414,6 @@ def go_on_from(moment: datetime, elapsed: Callable[[], float]) -> Callable[[], d
     """Return a clock that nobody sets: a guest is not suspended for longer by that."""
     began = elapsed()
     return lambda: moment + timedelta(seconds=elapsed() - began)
-
-
-def _elapsed_seconds() -> float:
-    # Where it can be had, with the time for which the machine was suspended itself.
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _lost(notes: StewardNotes, reason: str) -> End:

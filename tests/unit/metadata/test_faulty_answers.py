@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forewarn.domain.fault import FAULTS, Fault, FaultKind, FaultPart
-from forewarn.metadata.faulty_documents import ALTERATIONS, alter_document
+from forewarn.metadata.faulty_answers import ALTERATIONS, alter_document
 
 EVENT: dict[str, Any] = {
     "EventId": "AB-1",
