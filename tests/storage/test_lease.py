@@ -1,17 +1,23 @@
 """The lease of the leader, where replicas share a database."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
+from typing import ClassVar
 
 import psycopg
 import pytest
+from psycopg.adapt import Dumper
 from tests.waiting import wait_until
 from tests.works import TIMEOUT
 
+from forewarn.domain.amending import build_topology
+from forewarn.domain.names import VmName
+from forewarn.domain.topology import VirtualMachine, standalone
 from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.storage.lease import DatabaseLeadership
-from forewarn.storage.postgres import PostgresStore
+from forewarn.storage.postgres import PostgresStore, open_postgres
 from forewarn.storage.postgres_session import PostgresAddress
 
 LONG, OVER_AT_ONCE = 60.0, 0.0
@@ -19,8 +25,10 @@ RENEW_SECONDS = 1.0
 TAKEOVER_SECONDS = 6.0
 TAKEN = "SELECT expires_at / 1e6 - 3 FROM leases"
 STILL_SINCE = """
-SELECT extract(epoch FROM state_change) FROM pg_stat_activity
-WHERE datname = current_database() AND state = 'idle in transaction'
+SELECT extract(epoch FROM max(state_change)) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event = 'ClientRead' AND xact_start IS NOT NULL
+  AND clock_timestamp() - state_change > '0.5s'
+HAVING count(*) > 0
 """
 WAITING = """
 SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
@@ -103,28 +111,65 @@ def test_lease_is_taken_only_between_transactions(
     assert campaigns == [epoch + 1]
 
 
+class StillName(str):
+    """A name at which the process that writes it stands still."""
+
+    __slots__ = ()
+    is_over: ClassVar = threading.Event()
+
+
+class StillDumper(Dumper):
+    def dump(self, obj: str) -> bytes:
+        StillName.is_over.wait(TIMEOUT)
+        return obj.encode("ascii")
+
+
+def _stand_still(_: Transaction) -> None:
+    StillName.is_over.wait(TIMEOUT)
+
+
+def _stand_still_among_rows(tx: Transaction) -> None:
+    """Stand still after more of the fleet than the driver keeps before it sends something."""
+    vms = [standalone_vm(f"web-{number}") for number in range(200)]
+    vms.append(replace(standalone_vm("last"), vm_id=StillName("last")))
+    scopes = [standalone(vm.name) for vm in vms]
+    tx.put_topology(build_topology(scopes=scopes, virtual_machines=vms))
+
+
+def standalone_vm(name: str) -> VirtualMachine:
+    return VirtualMachine(name=VmName(name), scope_id=standalone(VmName(name)).scope_id)
+
+
+@pytest.mark.parametrize("stand_still", [_stand_still, _stand_still_among_rows])
 def test_leader_that_stands_still_in_a_transaction_is_replaced_within_six_seconds(
-    postgres_url: str, store: PostgresStore
+    postgres_url: str, stand_still: Callable[[Transaction], None]
 ) -> None:
+    psycopg.adapters.register_dumper(StillName, StillDumper)
+    StillName.is_over.clear()
+    store = open_postgres(postgres_url)
     lost = DatabaseLeadership(store.address, "a")
     candidate = DatabaseLeadership(store.address, "b")
-    is_over = threading.Event()
 
-    def stand_still() -> None:
+    def write() -> None:
         with suppress(StoreUnavailableError):
-            store.write(lambda _: is_over.wait(TIMEOUT))
+            store.write(stand_still)
 
-    standing_still = threading.Thread(target=stand_still)
-    with closing(lost), closing(candidate), psycopg.connect(postgres_url, autocommit=True) as seen:
+    writing = threading.Thread(target=write)
+    with (
+        closing(store),
+        closing(lost),
+        closing(candidate),
+        psycopg.connect(postgres_url, autocommit=True) as seen,
+    ):
         assert lost.campaign() == 1
-        standing_still.start()
+        writing.start()
         wait_until(lambda: seen.execute(STILL_SINCE).fetchone(), "it to stand still")
         (since,) = seen.execute(STILL_SINCE).fetchone() or ()
 
         wait_until(lambda: candidate.campaign() == 2, "the takeover")
 
         (taken,) = seen.execute(TAKEN).fetchone() or ()
-    is_over.set()
-    standing_still.join()
+        StillName.is_over.set()
+        writing.join()
     # At worst, it was just about to renew its lease.
     assert RENEW_SECONDS + float(taken - since) <= TAKEOVER_SECONDS

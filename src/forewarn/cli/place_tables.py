@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Row, time_of
-from forewarn.domain.host_operation import HostPhase
 from forewarn.domain.phrases import count_of, say_names, say_ranges
 from forewarn.domain.standing import ATTENTION, NOT_DONE, MaintenanceStatus, Standing
 
@@ -184,10 +183,10 @@ def _is_withdrawn(maintenance: Row, event: Row) -> bool:
 
 
 _RUNNING: Final[Mapping[str, str]] = {
-    HostPhase.WORK: "work",
-    HostPhase.VERIFY: "verify",
-    HostPhase.RETURN: "return",
-    HostPhase.OVER: "running task",
+    "work": "work",
+    "verify": "verify",
+    "return": "return",
+    "over": "running task",
 }
 """What the events of a host that have started wait for, in each phase after the impacts."""
 

@@ -5,9 +5,11 @@ hosts, TLS, a password file, a service. What it says in errors is cleared of pas
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any, Final, Self
 
@@ -80,6 +82,11 @@ WITH added AS (
 SELECT pg_notify(%(channel)s, %(number)s::TEXT)
 """  # noqa: S608
 
+_INSERT: Final = re.compile(
+    r"(INSERT INTO [^()]+ \([^()]+\) VALUES )(\([^()]+\))(| ON CONFLICT .+)", re.DOTALL
+)
+"""What is inserted, the values of a row, and the rest."""
+
 
 class _Cursor(psycopg.Cursor[Any]):
     """Has the symbol for NUL in place of NUL, the one character that PostgreSQL cannot keep."""
@@ -94,14 +101,18 @@ class _Cursor(psycopg.Cursor[Any]):
             return super().execute(query, cleaned, **options)
 
     def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
+        # All rows in one message: the database waits without a limit for the rest of several.
+        del options
         rows = list(params_seq)
+        insert = _INSERT.fullmatch(query)
+        before, row, after = insert.groups() if insert else ("", query, "")
+        write = partial(psycopg.ClientCursor(self.connection).mogrify, row)
         try:
-            super().executemany(query, rows, **options)
+            written = [write(each) for each in rows]
         except psycopg.DataError:
-            cleaned = [without_nul(row) for row in rows]
-            if cleaned == rows:
-                raise
-            super().executemany(query, cleaned, **options)
+            written = [write(without_nul(each)) for each in rows]
+        separator = "," if insert else ";"
+        super().execute(f"{before}{separator.join(written)}{after}", prepare=False)
 
 
 def without_nul(params: Any) -> Any:

@@ -204,7 +204,8 @@ class SqlTransaction(SqlReading):
         self._note_work()
 
     def put_showings(self, showings: Iterable[Showing]) -> None:
-        self._put_rows(tables.showings, ((each.recorded_at, each.shown_at) for each in showings))
+        last = {each.recorded_at: each.shown_at for each in showings}
+        self._put_rows(tables.showings, last.items())
 
     def prune_showings(self, *, before: datetime) -> None:
         self._connection.execute(statements.PRUNE_SHOWINGS, {"before": before})
@@ -213,7 +214,8 @@ class SqlTransaction(SqlReading):
         PUT[tables.polls].run(self._connection, scope_id, at)
 
     def put_polls(self, polls: Mapping[VmName, datetime]) -> None:
-        self._put_rows(tables.vm_polls, ((name_key(vm), at) for vm, at in polls.items()))
+        last = {name_key(vm): at for vm, at in polls.items()}
+        self._put_rows(tables.vm_polls, last.items())
 
     def put_setting(self, name: str, value: str) -> None:
         PUT[tables.settings].run(self._connection, name, value)
