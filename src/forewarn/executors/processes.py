@@ -163,7 +163,8 @@ class ProcessRunner(Generic[M]):
 
     def _find_successor(self, task: TaskInput, host: str | None) -> Impact:
         key = task.key
-        if not self.program.has_successors or self._successors[key] >= _MOST_SUCCESSORS:
+        continues = self.program.has_successors and not task.is_settled
+        if not continues or self._successors[key] >= _MOST_SUCCESSORS:
             return Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {task.advice}")
         if not self._start_thread(key, host, partial(self._succeed, key)):
             return self._running(self._free.say(host))

@@ -120,7 +120,11 @@ class TaskWatcher:
         settled = (task for task in reading.settled_tasks(node) if may_report_late(task))
         tasks = (t for t in (*reading.open_tasks(node), *settled) if t.runner not in ROWS_ONLY)
         inputs = ((task, input_of(reading, task)) for task in tasks)
-        found = [(task, given) for task, given in inputs if given is not None]
+        found = [
+            (task, replace(given, is_settled=task.state is TaskState.SETTLED))
+            for task, given in inputs
+            if given is not None
+        ]
         return found, bool(found) and find_pause(reading) is not None
 
     def _ask(
