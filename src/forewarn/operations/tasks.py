@@ -204,7 +204,7 @@ def note_replaced(tx: Transaction, owner: Owner, now: datetime) -> None:
         f"Two servers on {owner.name} use copies of one state directory; only the one that started "
         "last begins and reports tasks."
     )
-    hint = "stop one of them; give each server a state directory of its own"
+    hint = "stop both, give each server a state directory of its own, and start them again"
     note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
 
 
@@ -317,32 +317,39 @@ def _maintenance_of(reading: Reading, task: Task) -> MaintenanceId | None:
 def forget_owner(tx: Transaction, context: Context, name: str) -> tuple[Task, ...]:
     """Stop waiting for replica *name*, which is gone for good; return what it may have begun.
 
-    It is refused as long as the replica may only be away for a moment.
+    It is refused as long as the replica may only be away for a moment. One that has lost its disk
+    is forgotten although the new one has its name.
     """
     ownership = find_ownership(tx, context)
     found = [each for each in ownership.owners.values() if name_key(each.name) == name_key(name)]
     if not found:
         raise UnknownOwnerError(name, say_names([each.name for each in ownership.owners.values()]))
-    for owner in found:
-        if owner.node == ownership.node:
-            raise OwnerPresentError(owner.name, "it answers this request")
-        if context.at < (until := owner.heard_at + ownership.grace):
-            heard = f"it was heard of at {say_moment(owner.heard_at)}"
-            advice = f"if its machine is off, try again at {say_moment(until)}"
-            raise OwnerPresentError(owner.name, f"{heard} and may still run its tasks; {advice}")
+    gone = [each for each in found if not _say_presence(each, ownership)]
+    if not gone:
+        raise OwnerPresentError(found[0].name, _say_presence(found[0], ownership))
     reason = f"replica {found[0].name} was forgotten by {context.who}"
     lost = [
         _forget(task, reason)
-        for owner in found
+        for owner in gone
         for task in tx.open_tasks(owner.node)
         if task.state is not TaskState.RESERVED and task.runner not in ROWS_ONLY
     ]
     for task in lost:
         tx.put_task(task)
-    for owner in found:
+    for owner in gone:
         tx.remove_owner(owner.node)
     record_audit(tx, context, "replica forget", found[0].name)
     return tuple(lost)
+
+
+def _say_presence(owner: Owner, ownership: Ownership) -> str:
+    """Return why *owner* may still run tasks; empty if it was silent for long enough."""
+    if owner.node == ownership.node:
+        return "it answers this request"
+    until = owner.heard_at + ownership.grace
+    heard = f"it was heard of at {say_moment(owner.heard_at)} and may still run its tasks"
+    advice = f"if its machine is off, try again at {say_moment(until)}"
+    return f"{heard}; {advice}" if ownership.at < until else ""
 
 
 def _forget(task: Task, reason: str) -> Task:
