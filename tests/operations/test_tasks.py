@@ -79,7 +79,7 @@ def node(fleet: Store, operator: Context) -> Node:
 
 def test_task_is_begun_once(node: Node) -> None:
     assert [node.begin(), node.begin()] == [True, False]
-    assert node.task == begin(node.first, node="n1", assignment=1, now=node.now)
+    assert node.task == begin(node.first, node.now)
     assert node.is_still_begun()
 
 

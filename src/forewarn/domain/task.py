@@ -7,7 +7,7 @@ touches anything, so no owner has begun a task that is still reserved, and a new
 to itself. The owner writes down the end whether or not it leads.
 
 `ARROWS` are all changes of state there are. An owner may only change what is its own: same node,
-same assignment.
+same assignment; `operations.tasks` checks that in the transaction that makes the change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -112,14 +112,6 @@ class TaskStateError(ConflictError):
     name: str
     state: TaskState
     arrow: Arrow
-
-
-@says("The task {name!r} of {subject} belongs to another owner by now.")
-class NotTheOwnerError(ConflictError):
-    """A change by a server or a host that does not own the task, or does not own it any more."""
-
-    subject: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,26 +255,26 @@ def assign(task: Task, node: str, *, epoch: int) -> Task:
     return replace(task, state=state, node=node, assignment=task.assignment + 1, epoch=epoch)
 
 
-def begin(task: Task, *, node: str, assignment: int, now: datetime) -> Task:
+def begin(task: Task, now: datetime) -> Task:
     """Let its owner begin *task*; nothing outside is touched before this is committed."""
-    _check_owner(task, node, assignment)
     state = _follow(task, Arrow.BEGIN)
     said = Impact(status=ImpactStatus.RUNNING)
     return replace(task, state=state, begun_at=now, heard_at=now, said=said)
 
 
-def finish(task: Task, said: Impact, *, node: str, assignment: int, now: datetime) -> Task:
+def finish(task: Task, said: Impact, now: datetime) -> Task:
     """Return *task* as its owner says that it ended; what an operator said of it wins."""
-    _check_owner(task, node, assignment)
-    return _finish(task, said, now)
+    if verdict := task.details.get("verdict"):
+        status = ImpactStatus.DONE if verdict["is_done"] else ImpactStatus.FAILED
+        said = replace(said, status=status, reason=verdict["reason"])
+    return replace(task, state=_follow(task, Arrow.END), said=said, ended_at=now)
 
 
-def give_back(task: Task, *, node: str, assignment: int, now: datetime) -> Task:
+def give_back(task: Task, now: datetime) -> Task:
     """Return *task* as its owner knows that it was not begun: it stopped just before.
 
     If an operator has said meanwhile how it ended, it is withdrawn.
     """
-    _check_owner(task, node, assignment)
     said = Impact(status=ImpactStatus.NOT_BEGUN)
     reserved = replace(task, state=_follow(task, Arrow.GIVE_BACK), said=said, begun_at=None)
     verdict = task.details.get("verdict")
@@ -438,25 +430,13 @@ def _simulated_end(task: Task, ownership: Ownership, now: datetime) -> Task:
         return task
     failure = str(task.details.get("failure", ""))
     status = ImpactStatus.FAILED if failure else ImpactStatus.DONE
-    return _finish(task, Impact(status=status, reason=failure), ownership.at)
-
-
-def _finish(task: Task, said: Impact, now: datetime) -> Task:
-    if verdict := task.details.get("verdict"):
-        status = ImpactStatus.DONE if verdict["is_done"] else ImpactStatus.FAILED
-        said = replace(said, status=status, reason=verdict["reason"])
-    return replace(task, state=_follow(task, Arrow.END), said=said, ended_at=now)
+    return finish(task, Impact(status=status, reason=failure), ownership.at)
 
 
 def _end(task: Task, arrow: Arrow, *, is_done: bool, reason: str, now: datetime) -> Task:
     status = ImpactStatus.DONE if is_done else ImpactStatus.FAILED
     said = Impact(status=status, reason=reason)
     return replace(task, state=_follow(task, arrow), said=said, ended_at=now)
-
-
-def _check_owner(task: Task, node: str, assignment: int) -> None:
-    if (task.node, task.assignment) != (node, assignment):
-        raise NotTheOwnerError(*task.key)
 
 
 def _follow(task: Task, arrow: Arrow) -> TaskState:

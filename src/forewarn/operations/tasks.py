@@ -149,7 +149,7 @@ def begin_task(tx: Transaction, owner: Owner, task: Task, now: datetime) -> bool
         return False
     if _know_owners(tx, owner.node, now).is_in_doubt(known, known.reserved_at):
         return False
-    tx.put_task(rules.begin(known, node=owner.node, assignment=task.assignment, now=now))
+    tx.put_task(rules.begin(known, now))
     return True
 
 
@@ -212,8 +212,7 @@ def give_back_task(tx: Transaction, owner: Owner, task: Task, now: datetime) -> 
     """Return a task to where it was before *owner* began it, which stopped just before it did."""
     known = _find_own(tx, owner, task)
     if known is not None and known.state in {TaskState.BEGUN, TaskState.UNKNOWN}:
-        assignment = task.assignment
-        tx.put_task(rules.give_back(known, node=owner.node, assignment=assignment, now=now))
+        tx.put_task(rules.give_back(known, now))
 
 
 def lose_own_tasks(tx: Transaction, node: str, reason: str, now: datetime) -> None:
@@ -407,7 +406,7 @@ def take_task(
         raise TakingRefusedError(*key, f"it is {_OFFERS[task.state]}")
     if hindrance := _hindrance(tx, task):
         raise TakingRefusedError(*key, hindrance)
-    taken = rules.begin(task, node=task.node, assignment=task.assignment, now=context.at)
+    taken = rules.begin(task, context.at)
     tx.put_task(replace(taken, details={**task.details, **details}))
     _audit_fetched(tx, context, "host work take", taken)
 
@@ -450,9 +449,9 @@ def _report(task: Task, said: Impact, now: datetime) -> Task:
         if said.status is ImpactStatus.NOT_BEGUN:
             return replace(task, said=said)
         # The records of its owner know of it; the database, which was restored, does not.
-        task = rules.begin(task, node=task.node, assignment=task.assignment, now=now)
+        task = rules.begin(task, now)
     if said.is_over:
-        return rules.finish(task, said, node=task.node, assignment=task.assignment, now=now)
+        return rules.finish(task, said, now)
     if said.status is ImpactStatus.NOT_BEGUN:
         return task  # it has begun since that was said
     if task.state is not TaskState.UNKNOWN:
