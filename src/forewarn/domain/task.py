@@ -349,7 +349,7 @@ def withdraw(task: Task, *, is_done: bool, reason: str, now: datetime) -> Task:
 
 
 def observe(task: Task, ownership: Ownership) -> Impact:
-    """Return what everybody shows of *task*: its last word, and whether its owner is away.
+    """Return what is shown of *task*: its last word, and whether its owner is away.
 
     What is unknown is not given up as long as its owner, which is back, may still tell.
     """

@@ -1,8 +1,8 @@
 """Processes that carry tasks out, one for each, and outlive the server.
 
 What keeps it to one is the file of the task, which is there before the process is. It is handed to
-the process, locked: whoever finds the file without an ending and without the lock knows that the
-task was begun, or was just about to be, and that nobody is left who can tell how it ended.
+the process, locked. A file that has no ending and is not locked shows that the task was begun, or
+was just about to be, and that no process is left that can tell how it ended.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Looks after the tasks of one node: begins what is reserved for it, and writes down how each ends.
+"""Carries out the tasks of one node: begins what is reserved for it, and writes down how each ends.
 
 It is part of the Replica: a node that does not lead still reports what it has begun.
 """

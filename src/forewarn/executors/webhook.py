@@ -95,7 +95,7 @@ class WebhookTarget:
     def request(
         self, headers: Mapping[str, str], *, body: bytes = b"", url: str | None = None
     ) -> OutboundRequest:
-        """Return the request that hands over an order as *body*, or asks at *url* how far it is."""
+        """Return the request that hands over a task as *body*, or asks at *url* how far it is."""
         kind = {"Content-Type": "application/json"} if body else {}
         return OutboundRequest(
             method="POST" if body else "GET",
@@ -158,7 +158,7 @@ def judge_acceptance(answer: TargetAnswer, otherwise: str) -> Impact:
 
 
 def judge_status(answer: TargetAnswer) -> Impact:
-    """Say what is known after the target, which took the order, was asked how far it is."""
+    """Say what is known after the target, which took the task, was asked how far it is."""
     if answer.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return _FORGOTTEN
     if not answer.is_success:
@@ -194,7 +194,7 @@ def _read(body: str) -> Impact:
 
 
 def _with_host(impact: Impact, host: object) -> Impact:
-    # What the order says of the host comes back from targets that repeat it: nothing moves then.
+    # What the task says of the host comes back from targets that repeat it: nothing moves then.
     if host is None or not impact.is_over:
         return impact
     if not isinstance(host, str) or not is_name(host):
@@ -365,7 +365,7 @@ class WebhookRunner:
             self._deliveries.pop(key, None)
 
     def _forget_others(self, now: float) -> None:
-        """Forget orders that nobody asks about any more: they were ended from outside."""
+        """Forget tasks that have ended by an operator's word: they are not asked about any more."""
         with self._changing:
             self._deliveries = {
                 key: delivery

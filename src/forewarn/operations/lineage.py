@@ -2,8 +2,7 @@
 
 Each start gives both the next generation, and so does each removal of records. Records that are
 missing, belong to another database or lie behind cannot tell what was begun, and neither can those
-that were removed of what the database has in flight. Then nobody knows how far the open tasks of
-the node are.
+that were removed of what the database has in flight. Then the open tasks of the node are unknown.
 """
 
 import json

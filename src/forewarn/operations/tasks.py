@@ -61,7 +61,7 @@ class UnknownFetchedTaskError(NotFoundError):
 
 @says("The task {task!r} of operation {operation_id!r} cannot be taken: {problem}.")
 class TakingRefusedError(ConflictError):
-    """A task that another process took, or that nobody may take now."""
+    """A task that another process took, or that may not begin now."""
 
     operation_id: str
     task: str
@@ -162,7 +162,7 @@ def is_still_begun(reading: Reading, owner: Owner, task: Task) -> bool:
 def report_tasks(
     tx: Transaction, owner: Owner, words: Iterable[tuple[Task, Impact]], now: datetime
 ) -> None:
-    """Write down what *owner* says of its tasks, whoever leads; what comes too late is ignored."""
+    """Write down what *owner* says of its tasks, leading or not; of what is over, only late news."""
     for task, said in words:
         known = _find_own(tx, owner, task)
         if known is None:
@@ -360,7 +360,7 @@ def _forget(task: Task, reason: str) -> Task:
 def settle_tasks(
     tx: Transaction, context: Context, tasks: Sequence[Task], *, is_done: bool
 ) -> tuple[Task, ...]:
-    """Settle *tasks*, or refuse: nobody's word ends what is not unknown, or not done by hand."""
+    """Settle *tasks*, or refuse if one of them is neither unknown nor done by hand."""
     ownership = find_ownership(tx, context)
     for task in tasks:
         if not rules.can_settle(task, ownership):
@@ -488,7 +488,7 @@ def _find_fetched(reading: Reading, host: HostName, key: TaskKey) -> Task:
 
 
 def _hindrance(reading: Reading, task: Task) -> str:
-    """Return why nobody may begin it now, if so."""
+    """Return why *task* may not begin now; empty if it may."""
     if find_pause(reading) is not None:
         return "the server is paused"
     # An operator may have completed the event or skipped the host meanwhile.
