@@ -15,6 +15,7 @@ from tests.executors.conftest import (
     ORDER,
     OTHER,
     Grant,
+    Withdrawn,
     begin,
     begin_when_there_is_a_place,
     is_over,
@@ -331,13 +332,6 @@ def test_order_that_cannot_be_written_down_is_told_and_can_be_begun_again(tmp_pa
     assert executor.inquire(ORDER).status is ImpactStatus.NOT_BEGUN
     begin_when_there_is_a_place(executor)
     assert wait_for(executor, is_over).status is ImpactStatus.DONE
-
-
-class Withdrawn(Grant):
-    """A permit that took so long to arrive that the task belongs to another owner by then."""
-
-    def is_valid(self) -> bool:
-        return False
 
 
 def test_permit_that_came_late_is_looked_at_once_more(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ import structlog
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, is_name
 from forewarn.domain.task import TaskKey
+from forewarn.executors.attendant import elapsed_seconds
+from forewarn.executors.processes import PERMIT_SECONDS
 from forewarn.executors.task_input import (
     LONGEST,
     PAUSED,
@@ -249,6 +251,7 @@ class WebhookRunner:
     clock: Clock
     wall: WallClock
     wait: Callable[[int], timedelta]
+    permit_seconds: float = PERMIT_SECONDS
     _deliveries: dict[TaskKey, _Delivery] = field(init=False, default_factory=dict)
     _changing: threading.Lock = field(init=False, default_factory=threading.Lock)
     _is_closed: bool = field(init=False, default=False)
@@ -399,7 +402,11 @@ class WebhookRunner:
         if delivery.permit is None:
             return False
         ask = delivery.permit.is_valid if delivery.is_permitted else delivery.permit.obtain
-        if await asyncio.to_thread(ask):
+        since = elapsed_seconds()
+        is_given = await asyncio.to_thread(ask)
+        if is_given and elapsed_seconds() - since > self.permit_seconds:
+            is_given = await asyncio.to_thread(delivery.permit.is_valid)
+        if is_given:
             return True
         with self._changing:
             if delivery.is_permitted:

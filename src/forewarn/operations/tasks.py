@@ -162,7 +162,7 @@ def is_still_begun(reading: Reading, owner: Owner, task: Task) -> bool:
 def report_tasks(
     tx: Transaction, owner: Owner, words: Iterable[tuple[Task, Impact]], now: datetime
 ) -> None:
-    """Write down what *owner* says of its tasks, leading or not; of what is over, only late news."""
+    """Write down what *owner* says of its tasks, whether or not it leads."""
     for task, said in words:
         known = _find_own(tx, owner, task)
         if known is None:
