@@ -403,7 +403,7 @@ def take_task(
     if task.state is not TaskState.RESERVED:
         if task.state is TaskState.BEGUN and task.details.get("ticket") == details["ticket"]:
             return
-        raise TakingRefusedError(*key, f"it is {_OFFERS[task.state]}")
+        raise TakingRefusedError(*key, f"it is {OFFERS[task.state]}")
     if hindrance := _hindrance(tx, task):
         raise TakingRefusedError(*key, hindrance)
     taken = rules.begin(task, context.at)
@@ -426,7 +426,7 @@ def report_fetched_task(
         _audit_fetched(tx, context, f"host work {said.status}", after)
 
 
-_OFFERS: Final = {
+OFFERS: Final = {
     TaskState.RESERVED: "offered",
     TaskState.BEGUN: "taken",
     TaskState.UNKNOWN: "unknown",
@@ -434,11 +434,7 @@ _OFFERS: Final = {
     TaskState.SETTLED: "settled by an operator",
     TaskState.WITHDRAWN: "withdrawn",
 }
-
-
-def describe_offer(task: Task) -> str:
-    """Return how far a task is in the words of the host that fetches it."""
-    return _OFFERS[task.state]
+"""How far a task is, in the words of the host that fetches it."""
 
 
 def _report(task: Task, said: Impact, now: datetime) -> Task:
