@@ -196,6 +196,21 @@ def test_reserved_task_is_begun_with_a_permit_of_the_store(node: Node) -> None:
     assert again == 1.0
 
 
+def test_replica_that_has_handed_over_begins_nothing_for_a_while(node: Node) -> None:
+    row = node.reserve()
+    node.begun(WEB_1)
+    node.runner.knows[SECOND] = DONE
+    node.watcher.rests = lambda: True
+
+    node.watcher.attend()
+    assert (node.task(), node.runner.begun) == (row, [])
+    assert node.task(SECOND).state is TaskState.ENDED, "it still reports"
+
+    node.watcher.rests = lambda: False
+    node.watcher.attend()
+    assert node.runner.begun == [FIRST]
+
+
 def test_task_on_a_host_is_begun(node: Node) -> None:
     put_operation(node.store, WORK)
     row = replace(

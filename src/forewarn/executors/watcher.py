@@ -92,6 +92,8 @@ class TaskWatcher:
         self.owner = register()
         self.is_replaced = False
         """Whether another server was started with a copy of the state directory."""
+        self.rests: Callable[[], bool] = lambda: False
+        """Tells whether this server has just handed over, and begins nothing for now."""
         self.rounds: Final = Rounds("tasks", self.attend)
 
     def note(self, change: StoreChange) -> None:
@@ -133,7 +135,7 @@ class TaskWatcher:
         """Yield each task of which there is news, with it."""
         for task, given in tasks:
             runner = self.runners.runner(task.runner)
-            if runner is None:
+            if runner is None or (task.state is TaskState.RESERVED and self.rests()):
                 continue
             said = self._hear(task, partial(self._attend, task, runner, given, is_paused=is_paused))
             if said is not None and said.status_url == task.details.get(STATUS_URL):
