@@ -96,14 +96,15 @@ def settle(caller: Operating, key: Key, request: SettleRequest) -> SettledView:
         maintenance_id=request.maintenance_id and request.maintenance_id.lower(),
         owner=request.owner,
     )
-    is_done = request.outcome == "done"
     return caller.write_once(
         key,
         SettledView,
         lambda tx, context: SettledView(
             tasks=tuple(
                 SettledTaskView(task_id=task.task_id, state=task.state)
-                for task in settle_selected(tx, context, selection, is_done=is_done)
+                for task in settle_selected(
+                    tx, context, selection, is_done=request.outcome == "done"
+                )
             )
         ),
     )

@@ -209,9 +209,7 @@ class Ownership:
         """Return since when the owner of *task* is away, if it is."""
         if task.node == self.node or task.runner in ROWS_ONLY:
             return None
-        owner = self.owners.get(task.node)
-        heard_at = owner.heard_at if owner else task.heard_at or task.begun_at or task.reserved_at
-        silent_after = HOST_SILENT_AFTER if task.runner == FETCHED else SILENT_AFTER
+        heard_at, silent_after = self._hear(task)
         return heard_at if self.at - heard_at >= silent_after else None
 
     def grace_for(self, task: Task) -> timedelta:
@@ -224,13 +222,18 @@ class Ownership:
             return None
         if task.state is TaskState.RESERVED:
             return task.reserved_at + timedelta(seconds=task.details.get("within_seconds", 0))
-        owner = self.owners.get(task.node)
-        heard_at = owner.heard_at if owner else task.heard_at or task.reserved_at
+        heard_at, silent_after = self._hear(task)
         if task.state is TaskState.BEGUN:
             return heard_at + self.grace_for(task)
         # An owner that had come back may go away again.
         is_back = task.state is TaskState.UNKNOWN and self.away_since(task) is None
-        return heard_at + SILENT_AFTER if is_back else None
+        return heard_at + silent_after if is_back else None
+
+    def _hear(self, task: Task) -> tuple[datetime, timedelta]:
+        """Return when the owner of *task* was last heard of, and after how long it is away."""
+        owner = self.owners.get(task.node)
+        heard_at = owner.heard_at if owner else task.heard_at or task.begun_at or task.reserved_at
+        return heard_at, HOST_SILENT_AFTER if task.runner == FETCHED else SILENT_AFTER
 
     def is_in_doubt(self, task: Task, made_at: datetime) -> bool:
         """Tell whether *task* may have begun, although a restored database says that it has not.

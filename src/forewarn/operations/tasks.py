@@ -168,12 +168,14 @@ def report_tasks(
         if known is None:
             continue
         if known.state is TaskState.SETTLED:
-            _note_late(tx, owner, known, said, now)
+            _note_late(tx, "Replica", owner.name, known, said, now)
         elif not known.is_over and (after := _report(known, said, now)) != known:
             tx.put_task(after)
 
 
-def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: datetime) -> None:
+def _note_late(
+    tx: Transaction, kind: str, owner: str, task: Task, said: Impact, now: datetime
+) -> None:
     """Write down what *owner* says of a *task* that was settled without it; the outcome stays."""
     tx.put_task(replace(task, details={**task.details, rules.LATE: said.status}))
     if said.status not in {ImpactStatus.RUNNING, ImpactStatus.DONE, ImpactStatus.FAILED}:
@@ -182,7 +184,7 @@ def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: dat
         AuditEntry(
             at=now,
             maintenance_time=now,
-            who=owner.name,
+            who=owner,
             actor=Actor.SERVER,
             action="task late",
             subject=task.task_id,
@@ -190,12 +192,11 @@ def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: dat
         )
     )
     sentence = (
-        f"Replica {owner.name} reports {say_task(task)} as {said.status}, but it was settled as "
+        f"{kind} {owner} reports {say_task(task)} as {said.status}, but it was settled as "
         f"{task.said.status}."
     )
     advice = "wait until it ends, or stop it there; then " * (said.status is ImpactStatus.RUNNING)
-    hint = f"{advice}check what it has done"
-    note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
+    note_incident(tx, Incident(at=now, sentence=sentence, hint=f"{advice}check what it has done"))
 
 
 def note_replaced(tx: Transaction, owner: Owner, now: datetime) -> None:
@@ -346,9 +347,11 @@ def _say_presence(owner: Owner, ownership: Ownership) -> str:
     if owner.node == ownership.node:
         return "it answers this request"
     until = owner.heard_at + ownership.grace
-    heard = f"it was heard of at {say_moment(owner.heard_at)} and may still run its tasks"
-    advice = f"if its machine is off, try again at {say_moment(until)}"
-    return f"{heard}; {advice}" if ownership.at < until else ""
+    problem = (
+        f"it was heard of at {say_moment(owner.heard_at)} and may still run its tasks; if its "
+        f"machine is off, try again at {say_moment(until)}"
+    )
+    return problem if ownership.at < until else ""
 
 
 def _forget(task: Task, reason: str) -> Task:
@@ -414,10 +417,16 @@ def take_task(
 def report_fetched_task(
     tx: Transaction, context: Context, host: HostName, key: TaskKey, said: Impact
 ) -> None:
-    """Write down what *host* says of a task that it took; what it says after its end is ignored."""
+    """Write down what *host* says of a task that it took; of what is over, only late news."""
     task = _find_fetched(tx, host, key)
     if task.state is TaskState.RESERVED:
         raise NotTakenError(*key)
+    if (
+        task.state is TaskState.SETTLED
+        and rules.may_report_late(task)
+        and said.status != task.details.get(rules.LATE)
+    ):
+        _note_late(tx, "Host", host, task, said, context.at)
     if task.is_over:
         return
     after = replace(_report(task, said, context.at), heard_at=context.at)

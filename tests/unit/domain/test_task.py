@@ -15,6 +15,7 @@ from forewarn.domain.task import (
     ARROWS,
     BY_HAND,
     FETCHED,
+    HOST_SILENT_AFTER,
     IN_DOUBT,
     MANUAL,
     OPEN,
@@ -463,6 +464,11 @@ MOMENTS: Final[dict[str, tuple[Task, Ownership, datetime | None]]] = {
         in_state(TaskState.UNKNOWN, node="n2"),
         ownership(PRESENT),
         PRESENT.heard_at + SILENT_AFTER,
+    ),
+    "unknown, and its host back": (
+        replace(in_state(TaskState.UNKNOWN, runner=FETCHED, node="kvm-1:host"), heard_at=NOW),
+        ownership(),
+        NOW + HOST_SILENT_AFTER,
     ),
 }
 
