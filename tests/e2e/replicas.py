@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import signal
+import sys
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -23,6 +25,26 @@ from tests.e2e.conftest import (
 )
 
 LEASE = "SELECT epoch, holder FROM leases"
+# Apart from the tables of the server, so that it finds nothing that it does not know.
+WATCH_LEASE = """
+CREATE SCHEMA witness;
+CREATE TABLE witness.lease (at TIMESTAMPTZ, epoch BIGINT, expires_at BIGINT);
+CREATE FUNCTION witness.note_lease() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN
+    INSERT INTO witness.lease VALUES (clock_timestamp(), NEW.epoch, NEW.expires_at);
+    RETURN NULL;
+  END';
+CREATE TRIGGER note_lease AFTER INSERT OR UPDATE ON leases
+  FOR EACH ROW EXECUTE FUNCTION witness.note_lease()
+"""
+# To resign is not to renew.
+TAKEOVERS = """
+SELECT extract(epoch FROM first - lag(last) OVER (ORDER BY epoch)) FROM (
+  SELECT epoch, min(at) AS first, max(at) FILTER (WHERE expires_at > 0) AS last
+  FROM witness.lease GROUP BY epoch
+) AS led ORDER BY epoch OFFSET 1
+"""
+STOPPING = Path(__file__).with_name("stopping_server.py")
 
 
 @dataclass(slots=True)
@@ -54,6 +76,16 @@ class Trio:
         began = time.monotonic()
         wait_until(lambda: self.epoch() > epoch, "nobody took over", START_SECONDS)
         return time.monotonic() - began
+
+    def watch_lease(self) -> None:
+        """Have the database note each change of the lease, by its own clock."""
+        with psycopg.connect(self.url) as connection:
+            connection.execute(WATCH_LEASE)
+
+    def takeovers(self) -> list[float]:
+        """Return how long each takeover took since `watch_lease`, from the last renewal."""
+        with psycopg.connect(self.url) as connection:
+            return [float(seconds) for (seconds,) in connection.execute(TAKEOVERS)]
 
     def _find_leader(self) -> Server | None:
         epoch = self.epoch()
@@ -126,6 +158,29 @@ class Crowd:
             if server.approve(vm, event_id).status == 200:
                 with self._lock:
                     self.approvals.add((event_id, vm))
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """Has one of the servers that are started with *prefix* stop at a point of its work."""
+
+    path: Path
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        return sys.executable, str(STOPPING), str(self.path)
+
+    def give(self, server: Server, point: str, number: signal.Signals) -> None:
+        """Have *server* send itself the signal at the next such point of `stopping_server`."""
+        assert server.process is not None
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(f"{point} {number.name} {server.process.pid}", encoding="ascii")
+        draft.rename(self.path)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the server has not come to that point yet."""
+        return self.path.exists()
 
 
 def make_replica(

@@ -1,7 +1,6 @@
 """Three servers on one PostgreSQL are one service, whichever is killed, stopped or asked."""
 
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, ServerMaker, wait_until
-from tests.e2e.replicas import Crowd, Trio, check_approvals, make_replicas, park
+from tests.e2e.replicas import Crowd, StopOrder, Trio, check_approvals, make_replicas, park
 from tests.postgres import run_cluster
 
 pytestmark = pytest.mark.timeout(300)
@@ -19,7 +18,6 @@ echo "$EVENT_ID $EVENT_VM" >> {folder}/runs
 while [ -e {folder}/wait ]; do sleep 0.02; done
 """
 VMS = ("web-0", "web-1", "web-2", "solo-0", "solo-1")
-STOPPING = Path(__file__).with_name("stopping_server.py")
 
 MakeTrio = Callable[..., Trio]
 
@@ -57,16 +55,15 @@ def runs(folder: Path) -> Counter[str]:
 def test_killed_leader_is_replaced_and_each_impact_begins_once(
     make_trio: MakeTrio, postgres_url: str, tmp_path: Path, point: str
 ) -> None:
-    marker = tmp_path / "marker"
-    stopping = (sys.executable, str(STOPPING), point, "SIGKILL", str(marker))
-    trio = make_trio(postgres_url, *(stopping if point != "impact" else ()))
+    stop = StopOrder(tmp_path / "stop")
+    trio = make_trio(postgres_url, *(stop.prefix if point != "impact" else ()))
     leader, epoch = trio.leader(), trio.epoch()
     crowd = Crowd(trio, VMS, away=leader)
     (tmp_path / "wait").touch()
 
     with crowd.polling():
         if point != "impact":
-            marker.touch()
+            stop.give(leader, point, signal.SIGKILL)
         (event,) = trio.followers()[0].create("Reboot", "web-0")
         if point == "impact":
             wait_until(lambda: bool(runs(tmp_path)), "no impact has begun", ANSWER_SECONDS)
@@ -92,11 +89,11 @@ def test_killed_leader_is_replaced_and_each_impact_begins_once(
 def test_leader_that_stood_still_past_its_lease_steps_down_and_does_nothing_twice(
     make_trio: MakeTrio, postgres_url: str, tmp_path: Path
 ) -> None:
-    marker = tmp_path / "marker"
-    trio = make_trio(postgres_url, sys.executable, str(STOPPING), "begin", "SIGSTOP", str(marker))
+    stop = StopOrder(tmp_path / "stop")
+    trio = make_trio(postgres_url, *stop.prefix)
     leader, epoch = trio.leader(), trio.epoch()
 
-    marker.touch()
+    stop.give(leader, "begin", signal.SIGSTOP)
     (event,) = trio.followers()[0].create("Preempt", "solo-0")
     trio.followers()[0].approve("solo-0", event["event_id"])
     trio.wait_for_takeover(epoch)

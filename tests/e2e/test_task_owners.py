@@ -1,179 +1,126 @@
 """Scripts of three servers on one PostgreSQL run once and end, whatever becomes of the leader."""
 
-import signal
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
-from tests.e2e.conftest import ANSWER_SECONDS, START_SECONDS, Server, ServerMaker, wait_until
-from tests.e2e.replicas import Trio, make_replicas
+from tests.e2e.conftest import ANSWER_SECONDS, START_SECONDS, Server, wait_until
+from tests.e2e.leader_losses import LOSSES, POINTS, WEB_0, MakeRollout, Rollout, make_rollout
+from tests.e2e.witness import now
+from tests.receiver import Receiver
 
 pytestmark = pytest.mark.timeout(300)
 
-SCRIPT = """#!/bin/sh
-echo "$EVENT_VM begins" >> {folder}/witness
-while [ -e {folder}/wait ]; do sleep 0.02; done
-echo "$EVENT_VM ends" >> {folder}/witness
+__all__ = ["make_rollout"]
+
+GRACE_SECONDS = 12.0
+PAGE_SECONDS = 10.0
+NOTIFICATIONS = """
+[[target]]
+name = "pager"
+kind = "webhook"
+url = "{url}"
 """
-VMS = ("web-0", "web-1", "web-2")
-ONCE = {f"{vm} {what}": 1 for vm in VMS for what in ("begins", "ends")}
-STOPPING = Path(__file__).with_name("stopping_server.py")
+# Of the one that is away for the longest time.
+HEARD_AT = "SELECT min(heard_at) / 1e6 FROM owners"
+COMMAND = re.compile(r"until an operator acts: forewarn (.+)\.$", re.MULTILINE)
+STUCK = re.compile(r'^forewarn_maintenances{status="stuck"} (\S+)$', re.MULTILINE)
 
 
-@dataclass(slots=True)
-class Rollout:
-    """A Maintenance on three machines, one after the other, whose scripts leave a witness."""
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("point", POINTS)
+def test_nothing_is_done_twice_or_stranded_when_the_leader_is_lost(
+    make_rollout: MakeRollout, point: str, loss: str
+) -> None:
+    rollout = make_rollout()
 
-    trio: Trio
-    folder: Path
-    path: str = ""
+    rollout.lose_leader(POINTS[point], LOSSES[loss])
 
-    def start(self) -> None:
-        order = {"event_type": "Reboot", "scopes": ["availability-set/web"]}
-        answer = self.trio.followers()[0].operate("POST", "maintenances", order)
-        assert answer.status == 201, answer
-        self.path = f"maintenances/{answer.json()['maintenance_id']}"
-
-    def witness(self) -> Counter[str]:
-        try:
-            return Counter((self.folder / "witness").read_text(encoding="utf-8").splitlines())
-        except FileNotFoundError:
-            return Counter()
-
-    def wait_for_a_script(self) -> None:
-        wait_until(lambda: bool(self.witness()), "no script runs", START_SECONDS)
-
-    def wait_for_status(self, status: str, server: Server | None = None) -> None:
-        asked = server or self.trio.followers()[0]
-        path = f"{self.path}/explain"
-        wait_until(
-            lambda: asked.operate("GET", path).json()["status"] == status,
-            f"the Maintenance is not {status}",
-            START_SECONDS,
-        )
-
-    def let_go(self) -> None:
-        (self.folder / "wait").unlink(missing_ok=True)
-
-    def wait_for_end(self) -> None:
-        """Wait until it ended, each script ran once, and nothing of it is left."""
-        server = next(server for server in self.trio.servers if server.process)
-        self.wait_for_status("completed", server)
-        assert self.witness() == ONCE
-        assert server.operate("GET", "tasks").json()["tasks"] == []
-
-
-MakeRollout = Callable[..., Rollout]
+    rollout.check_end()
+    assert rollout.trio.takeovers()
 
 
 @pytest.fixture
-def make_rollout(
-    make_server: ServerMaker, postgres_url: str, tmp_path: Path
-) -> Iterator[MakeRollout]:
-    """Return what starts three servers, and a Maintenance whose scripts wait until let go."""
-    script = tmp_path / "maintain"
-    script.write_text(SCRIPT.format(folder=tmp_path), encoding="utf-8")
-    script.chmod(0o755)
-    executors = tmp_path / "executors.toml"
-    executors.write_text('[[command]]\nrun = ["./maintain"]\ntimeout = "5m"\n', encoding="utf-8")
-    (tmp_path / "wait").touch()
-
-    def make(*flags: str, prefix: tuple[str, ...] = ()) -> Rollout:
-        given = ("--executor-file", str(executors), "--speed", "600", *flags)
-        trio = make_replicas(
-            make_server, postgres_url, tmp_path, *given, prefix=prefix, is_replaced=bool(prefix)
-        )
-        for server in trio.servers:
-            server.start()
-        return Rollout(trio, tmp_path)
-
-    yield make
-    (tmp_path / "wait").unlink(missing_ok=True)
+def pager() -> Iterator[Receiver]:
+    receiver = Receiver()
+    with receiver.listening():
+        yield receiver
 
 
-def test_scripts_of_a_killed_leader_are_waited_for_until_it_is_started_again(
-    make_rollout: MakeRollout,
-) -> None:
-    rollout = make_rollout()
-    rollout.start()
-    rollout.wait_for_a_script()
-    leader, epoch = rollout.trio.leader(), rollout.trio.epoch()
-
-    leader.kill()
-    rollout.trio.wait_for_takeover(epoch)
-    rollout.wait_for_status("waiting for replica")
-    rollout.let_go()
-    wait_until(lambda: rollout.witness().total() == 2, "the script ended", ANSWER_SECONDS)
-    leader.start()
-
-    rollout.wait_for_end()
+@pytest.fixture
+def notifications(tmp_path: Path, pager: Receiver) -> str:
+    path = tmp_path / "notifications.toml"
+    path.write_text(NOTIFICATIONS.format(url=pager.url), encoding="utf-8")
+    return str(path)
 
 
-def test_scripts_of_a_leader_that_stood_still_past_its_lease_end_while_another_leads(
-    make_rollout: MakeRollout,
-) -> None:
-    rollout = make_rollout()
-    rollout.start()
-    rollout.wait_for_a_script()
-    leader, epoch = rollout.trio.leader(), rollout.trio.epoch()
-    assert leader.process is not None
-
-    leader.process.send_signal(signal.SIGSTOP)
-    rollout.trio.wait_for_takeover(epoch)
-    rollout.let_go()
-    leader.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: "lease_lost" in leader.said(), "it did not step down", ANSWER_SECONDS)
-
-    rollout.wait_for_end()
+def phases(pager: Receiver) -> list[str]:
+    return [request.json()["data"]["phase"] for request in pager.received]
 
 
-def test_scripts_of_a_leader_that_was_stopped_are_found_when_it_is_started_again(
-    make_rollout: MakeRollout,
-) -> None:
-    rollout = make_rollout()
-    rollout.start()
-    rollout.wait_for_a_script()
-    leader, epoch = rollout.trio.leader(), rollout.trio.epoch()
-
-    assert leader.stop() == 0, leader.said()
-    rollout.trio.wait_for_takeover(epoch)
-    leader.start()
-    rollout.let_go()
-
-    rollout.wait_for_end()
+def count_stuck(server: Server) -> float:
+    """Return how many Maintenances are stuck, as the metric of the replica says."""
+    with closing(server.operator_client()) as client:
+        (count,) = STUCK.findall(client.ask("GET", "/metrics").body.decode())
+    return float(count)
 
 
-def test_maintenance_that_is_stuck_on_a_dead_leader_ends_when_it_is_started_again(
-    make_rollout: MakeRollout,
-) -> None:
-    rollout = make_rollout("--owner-grace", "12s")
-    rollout.start()
-    rollout.wait_for_a_script()
+def lose_leader_in_a_script(rollout: Rollout) -> Server:
+    """Kill the leader while its script runs, and return it."""
+    rollout.hold(WEB_0)
     leader = rollout.trio.leader()
-
+    rollout.start()
+    rollout.wait_for_script(WEB_0)
     leader.kill()
+    return leader
+
+
+def test_restart_within_owner_grace_pages_nobody(
+    make_rollout: MakeRollout, notifications: str, pager: Receiver
+) -> None:
+    rollout = make_rollout("--notifications", notifications, "--owner-grace", "60s")
+    leader = lose_leader_in_a_script(rollout)
+
+    rollout.wait_for_status("waiting for replica")
+    leader.start()
+    rollout.let_go()
+
+    rollout.check_end()
+    wait_until(lambda: "finished" in phases(pager), "the end is not told", ANSWER_SECONDS)
+    assert not {"stuck", "held"} & {*phases(pager)}
+    assert not any(count_stuck(server) for server in rollout.trio.servers)
+
+
+@pytest.mark.parametrize("is_back", [True, False], ids=["is-back", "is-gone"])
+def test_leader_that_stays_away_pages_and_its_return_or_one_command_ends_the_roll_out(
+    make_rollout: MakeRollout, notifications: str, pager: Receiver, *, is_back: bool
+) -> None:
+    flags = ("--notifications", notifications, "--owner-grace", f"{GRACE_SECONDS:.0f}s")
+    rollout = make_rollout(*flags)
+    leader = lose_leader_in_a_script(rollout)
+
+    wait_until(lambda: "stuck" in phases(pager), "nobody is paged", START_SECONDS)
+    paged_at = now()
+    asked = rollout.trio.leader()
+    wait_until(lambda: count_stuck(asked) == 1, "the metric does not say so", START_SECONDS)
+    counted_at = now()
+    with psycopg.connect(rollout.trio.url) as connection:
+        (heard_at,) = connection.execute(HEARD_AT).fetchone() or ()
+    due_at = float(heard_at) + GRACE_SECONDS
     rollout.wait_for_status("stuck")
     rollout.let_go()
-    leader.start()
+    rollout.wait_for_script(WEB_0, "end")
+    if is_back:
+        leader.start()
+    else:
+        explained = asked.try_command("maintenance", "explain", rollout.maintenance_id)
+        (command,) = COMMAND.findall(explained.stdout)
+        done = asked.try_command(*command.split())
+        assert done.returncode == 0, done.stderr
 
-    rollout.wait_for_end()
-
-
-def test_task_of_a_leader_killed_between_commit_and_record_is_begun_once_after_its_restart(
-    make_rollout: MakeRollout, tmp_path: Path
-) -> None:
-    marker = tmp_path / "marker"
-    rollout = make_rollout(prefix=(sys.executable, str(STOPPING), "claim", "SIGKILL", str(marker)))
-    leader, epoch = rollout.trio.leader(), rollout.trio.epoch()
-    marker.touch()
-
-    rollout.start()
-    assert leader.wait() == -signal.SIGKILL
-    rollout.trio.wait_for_takeover(epoch)
-    rollout.let_go()
-    leader.start()
-
-    rollout.wait_for_end()
+    rollout.check_end()
+    assert due_at <= paged_at <= counted_at <= due_at + PAGE_SECONDS
+    assert phases(pager).count("stuck") == 1

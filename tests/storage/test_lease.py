@@ -2,18 +2,26 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
 from tests.waiting import wait_until
+from tests.works import TIMEOUT
 
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore
 from forewarn.storage.postgres_session import PostgresAddress
 
 LONG, OVER_AT_ONCE = 60.0, 0.0
+RENEW_SECONDS = 1.0
+TAKEOVER_SECONDS = 6.0
+TAKEN = "SELECT expires_at / 1e6 - 3 FROM leases"
+STILL_SINCE = """
+SELECT extract(epoch FROM state_change) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'idle in transaction'
+"""
 WAITING = """
 SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
@@ -93,3 +101,30 @@ def test_lease_is_taken_only_between_transactions(
     campaign.join()
     assert taken_meanwhile == []
     assert campaigns == [epoch + 1]
+
+
+def test_leader_that_stands_still_in_a_transaction_is_replaced_within_six_seconds(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    lost = DatabaseLeadership(store.address, "a")
+    candidate = DatabaseLeadership(store.address, "b")
+    is_over = threading.Event()
+
+    def stand_still() -> None:
+        with suppress(StoreUnavailableError):
+            store.write(lambda _: is_over.wait(TIMEOUT))
+
+    standing_still = threading.Thread(target=stand_still)
+    with closing(lost), closing(candidate), psycopg.connect(postgres_url, autocommit=True) as seen:
+        assert lost.campaign() == 1
+        standing_still.start()
+        wait_until(lambda: seen.execute(STILL_SINCE).fetchone(), "it to stand still")
+        (since,) = seen.execute(STILL_SINCE).fetchone() or ()
+
+        wait_until(lambda: candidate.campaign() == 2, "the takeover")
+
+        (taken,) = seen.execute(TAKEN).fetchone() or ()
+    is_over.set()
+    standing_still.join()
+    # At worst, it was just about to renew its lease.
+    assert RENEW_SECONDS + float(taken - since) <= TAKEOVER_SECONDS

@@ -61,7 +61,7 @@ _OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
     errors.ReadOnlySqlTransaction: "it is read-only, like a standby; connect to the primary",
     errors.TooManyConnections: "it accepts no more connections; raise max_connections",
     errors.LockNotAvailable: "another replica's write took too long; try again",
-    errors.IdleInTransactionSessionTimeout: "a write paused for more than 5 seconds",
+    errors.IdleInTransactionSessionTimeout: "a write paused for too long",
     errors.InsufficientPrivilege: "its user has no permission ({said})",
     errors.UndefinedTable: "its tables were changed ({said}); restore it from a backup",
     psycopg.OperationalError: "it is not available ({said})",

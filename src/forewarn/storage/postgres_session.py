@@ -55,8 +55,9 @@ SET tcp_keepalives_idle = 5;
 SET tcp_keepalives_interval = 2;
 SET tcp_keepalives_count = 3
 """
-# A replica that stands still in the middle of a transaction would have all others wait for it.
-_WRITER_LIMITS: Final = "SET idle_in_transaction_session_timeout = '5s'"
+# A replica that stands still in the middle of a transaction would have all others wait for it. It
+# has renewed its lease up to a second before, and is to be replaced six seconds after that.
+_WRITER_LIMITS: Final = "SET idle_in_transaction_session_timeout = '4s'"
 READERS: Final = 12
 """How many may read at once."""
 _READER_SECONDS: Final = 10.0
