@@ -155,6 +155,15 @@ def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
     assert epochs == sorted(set(epochs)), "no epoch comes twice"
 
 
+def test_replica_begins_no_tasks_after_it_has_handed_over(replica: Replica) -> None:
+    assert replica.watcher is not None
+    assert not replica.watcher.rests()
+
+    replica.candidate.hand_over()
+
+    assert replica.watcher.rests()
+
+
 def test_end_is_written_down_while_nobody_leads(
     tmp_path: Path, replica: Replica, leadership: ContestedLeadership
 ) -> None:

@@ -27,7 +27,6 @@ SAYS_ENOUGH = {
     "unknown-fetched-task": "only hosts that fetch their work are told so",
     "taking-refused": "only hosts that fetch their work are told so",
     "not-taken": "only hosts that fetch their work are told so",
-    "not-the-owner": "only servers that carry out tasks are told so",
     "owner-replaced": "only servers that carry out tasks are told so",
     "owner-forgotten": "only servers that carry out tasks are told so",
     "other-host": "only hosts that fetch their work are told so",

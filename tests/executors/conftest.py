@@ -123,6 +123,13 @@ class Grant:
         return self.is_given
 
 
+class Withdrawn(Grant):
+    """A permit that took so long to arrive that the task belongs to another owner by then."""
+
+    def is_valid(self) -> bool:
+        return False
+
+
 def order_for(vm: VmName = WEB_0, *, event: ScheduledEvent = EVENT, epoch: int = 1) -> TaskInput:
     """Return the impact of *event* on *vm* as an order."""
     return impact_input(event, vm, HOSTS.get(vm), epoch=epoch)

@@ -15,6 +15,7 @@ from tests.executors.conftest import (
     ORDER,
     OTHER,
     Grant,
+    Withdrawn,
     begin,
     begin_when_there_is_a_place,
     is_over,
@@ -29,7 +30,8 @@ from tests.executors.conftest import (
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.executors.command import Command
+from forewarn.executors.command import SCRIPTS, Command
+from forewarn.executors.processes import ProcessRunner
 from forewarn.executors.task_input import LONGEST, Selection, TaskInput
 from forewarn.protocol.vocabulary import EventType
 
@@ -55,6 +57,14 @@ def run(folder: Path, text: str, timeout: timedelta = LONGEST) -> Impact:
     executor = make_command(folder, command)
     begin(executor, order_for(epoch=7))
     return wait_for(executor, is_over)
+
+
+def make_continuing(folder: Path) -> ProcessRunner[Command]:
+    """Return a runner whose program continues what a lost process has begun; one was lost."""
+    runner = make_command(folder)
+    runner.program = replace(SCRIPTS, has_successors=True)
+    os.close(runner.log.claim(KEY, {"executor": SCRIPTS.name}) or 0)
+    return runner
 
 
 def kill_server(folder: Path, text: str, moment: str) -> None:
@@ -324,13 +334,6 @@ def test_order_that_cannot_be_written_down_is_told_and_can_be_begun_again(tmp_pa
     assert wait_for(executor, is_over).status is ImpactStatus.DONE
 
 
-class Withdrawn(Grant):
-    """A permit that took so long to arrive that the task belongs to another owner by then."""
-
-    def is_valid(self) -> bool:
-        return False
-
-
 def test_permit_that_came_late_is_looked_at_once_more(tmp_path: Path) -> None:
     executor = make_command(tmp_path, Command(run=("/bin/true",)))
     executor.permit_seconds = 0.0
@@ -430,3 +433,17 @@ def test_ended_script_leaves_no_process(tmp_path: Path) -> None:
     run(tmp_path, "exit 0")
 
     wait_until(lambda: children() <= before, "a process is left")
+
+
+def test_lost_process_gets_a_successor_unless_an_operator_has_settled_the_task(
+    tmp_path: Path,
+) -> None:
+    runner = make_continuing(tmp_path)
+
+    settled = runner.inquire(replace(ORDER, is_settled=True))
+    continued = runner.inquire(ORDER)
+    runner.close()
+
+    assert settled.is_stuck
+    assert settled.reason.startswith("it was begun, but the process running it stopped")
+    assert continued.status is ImpactStatus.RUNNING

@@ -27,6 +27,16 @@ def test_order_is_on_disk_before_it_is_begun(
     assert is_lasting(log.claim_path(KEY), syncs)
 
 
+def test_task_is_claimed_once(tmp_path: Path) -> None:
+    log = TaskLog(tmp_path / "tasks")
+    os.close(log.claim(KEY, {"executor": "command"}) or 0)
+
+    again = log.claim(KEY, {"executor": "webhook"})
+
+    assert again is None
+    assert log.begun(KEY) == {"executor": "command"}
+
+
 def test_intent_is_on_disk_before_it_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ class Remembering:
     before_permit: Callable[[], object] = int
     keep_permit: Callable[[Permit], object] | None = None
     began: list[TaskInput] = field(default_factory=list)
-    asked: list[TaskKey] = field(default_factory=list)
+    inquired: list[TaskInput] = field(default_factory=list)
 
     def begin(self, order: TaskInput, permit: Permit) -> Impact | None:
         self._fail(order)
@@ -74,7 +74,7 @@ class Remembering:
 
     def inquire(self, order: TaskInput) -> Impact:
         self._fail(order)
-        self.asked.append(order.key)
+        self.inquired.append(order)
         return self.knows.get(order.key, NOT_BEGUN)
 
     def close(self) -> None:
@@ -87,6 +87,10 @@ class Remembering:
     @property
     def begun(self) -> list[TaskKey]:
         return [order.key for order in self.began]
+
+    @property
+    def asked(self) -> list[TaskKey]:
+        return [order.key for order in self.inquired]
 
 
 @dataclass(slots=True)
@@ -190,6 +194,21 @@ def test_reserved_task_is_begun_with_a_permit_of_the_store(node: Node) -> None:
     assert node.task().state is TaskState.BEGUN
     assert node.task().begun_at == NOW + timedelta(seconds=5)
     assert again == 1.0
+
+
+def test_replica_that_has_handed_over_begins_nothing_for_a_while(node: Node) -> None:
+    row = node.reserve()
+    node.begun(WEB_1)
+    node.runner.knows[SECOND] = DONE
+    node.watcher.rests = lambda: True
+
+    node.watcher.attend()
+    assert (node.task(), node.runner.begun) == (row, [])
+    assert node.task(SECOND).state is TaskState.ENDED, "it still reports"
+
+    node.watcher.rests = lambda: False
+    node.watcher.attend()
+    assert node.runner.begun == [FIRST]
 
 
 def test_task_on_a_host_is_begun(node: Node) -> None:
@@ -629,6 +648,15 @@ def test_owner_of_a_settled_task_reports_what_it_still_knows_once(
     assert [entry.detail for entry in node.audit("task late")] == told
     assert len(node.findings()) == len(told)
     assert (node.task().state, node.task().said) == (row.state, row.said)
+
+
+@pytest.mark.parametrize("state", [TaskState.BEGUN, TaskState.UNKNOWN, TaskState.SETTLED])
+def test_runner_is_told_what_an_operator_has_settled(node: Node, state: TaskState) -> None:
+    node.begun(state=state)
+
+    node.watcher.attend()
+
+    assert [order.is_settled for order in node.runner.inquired] == [state is TaskState.SETTLED]
 
 
 def test_replaced_owner_reports_nothing(node: Node) -> None:

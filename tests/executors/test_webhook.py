@@ -21,6 +21,7 @@ from tests.executors.conftest import (
     SECONDS,
     WEB_0,
     Grant,
+    Withdrawn,
     begin,
     is_over,
     make_webhook,
@@ -559,6 +560,17 @@ def test_order_whose_permit_is_gone_is_not_sent_again(target: OrderTarget, make:
     target.on_post = lambda _: None
     wait_for(executor, lambda impact: impact.reason == "working")
     assert permit.asked == 1
+
+
+def test_permit_that_came_late_is_looked_at_once_more(target: OrderTarget, make: Maker) -> None:
+    executor, permit = make(), Withdrawn()
+    executor.permit_seconds = 0.0
+
+    executor.begin(ORDER, permit)
+    wait_for(executor, lambda impact: impact.status is ImpactStatus.NOT_BEGUN)
+
+    assert permit.asked == 1
+    assert target.asked == []
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from forewarn.host_worker.fetcher import Exchange, WorkFetcher
 from forewarn.host_worker.restarts import scripts_of_boot
 from forewarn.operations.context import Context
 from forewarn.operations.tasks import (
-    describe_offer,
+    OFFERS,
     find_fetched_tasks,
     report_fetched_task,
     take_task,
@@ -120,7 +120,7 @@ class Routes:
             "tasks": [
                 {
                     "name": task.name,
-                    "status": describe_offer(task),
+                    "status": OFFERS[task.state],
                     "order": {**task.details["order"], "epoch": task.epoch},
                 }
                 for task in tasks

@@ -10,7 +10,9 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, MaintenanceId, OperationId
 from forewarn.domain.task import FETCHED, Ownership, Task, TaskState, lose, observe
 from forewarn.operations.context import Context
+from forewarn.operations.findings import find_findings
 from forewarn.operations.pausing import pause_server, resume_server
+from forewarn.operations.snapshots import look
 from forewarn.operations.tasks import (
     NotTakenError,
     TakingRefusedError,
@@ -22,7 +24,7 @@ from forewarn.operations.tasks import (
     report_fetched_task,
     take_task,
 )
-from forewarn.ports.store import Store
+from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventType
 
 KVM = HostName("KVM-0")
@@ -196,7 +198,32 @@ def test_what_an_operator_has_settled_is_not_ended_by_a_late_report(
 
     report(reserved, operator)
 
-    assert known(reserved) == before
+    assert replace(known(reserved), details=before.details) == before
+
+
+def test_late_report_of_a_host_is_audited_and_found_once(
+    reserved: Store, operator: Context
+) -> None:
+    take(reserved, operator)
+    word = Impact(status=ImpactStatus.FAILED, reason="settled by ops")
+    put(reserved, replace(known(reserved), state=TaskState.SETTLED, said=word))
+
+    for said in (RUNNING, RUNNING, DONE, DONE, LOST):
+        report(reserved, operator, said)
+
+    assert (known(reserved).state, known(reserved).said) == (TaskState.SETTLED, word)
+    late = reserved.read(lambda reading: reading.audit(action="task late", limit=10))
+    assert [(each.who, each.detail) for each in late] == [("KVM-0", "running"), ("KVM-0", "done")]
+
+    def find(reading: Reading) -> list[str]:
+        seen = look(reading, operator)
+        return [
+            each.sentence for each in find_findings(reading, operator, seen, has_all_scopes=True)
+        ]
+
+    first, second = reserved.read(find)
+    assert "Host KVM-0 reports the work on kvm-0 as running, but it was settled as fail" in first
+    assert "Host KVM-0 reports the work on kvm-0 as done, but it was settled as failed" in second
 
 
 def test_end_of_what_was_unknown_counts(reserved: Store, operator: Context) -> None:

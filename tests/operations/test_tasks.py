@@ -79,7 +79,7 @@ def node(fleet: Store, operator: Context) -> Node:
 
 def test_task_is_begun_once(node: Node) -> None:
     assert [node.begin(), node.begin()] == [True, False]
-    assert node.task == begin(node.first, node="n1", assignment=1, now=node.now)
+    assert node.task == begin(node.first, node.now)
     assert node.is_still_begun()
 
 
@@ -258,3 +258,20 @@ def test_replica_is_forgotten_by_others_only_and_its_unknown_tasks_can_be_settle
 
     assert node.task.details == {"is_final": True}
     assert node.store.read(lambda reading: reading.owners()) == ()
+
+
+def test_replica_that_lost_its_disk_is_forgotten_beside_the_new_one_of_its_name(
+    node: Node,
+) -> None:
+    assert node.begin()
+    later = node.now + timedelta(hours=1)
+    new = replace(node.owner, node="n2", heard_at=later)
+    node.store.write(lambda tx: tx.put_owner(new))
+    asked = replace(node.context, at=later, rules=Rules(node="n2"))
+
+    lost = node.store.write(lambda tx: forget_owner(tx, asked, "n1"))
+
+    assert [task.task_id for task in lost] == [node.task.task_id]
+    assert node.store.read(lambda reading: reading.owners()) == (new,)
+    with pytest.raises(OwnerPresentError, match="it answers this request"):
+        node.store.write(lambda tx: forget_owner(tx, asked, "n1"))

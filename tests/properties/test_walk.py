@@ -217,7 +217,7 @@ class Walk(RuleBasedStateMachine):
             if not task.is_impact:
                 self.check_beginning(task)
             self.begun[task.key] += 1
-            self.change(begin(task, node=task.node, assignment=task.assignment, now=self.now))
+            self.change(begin(task, self.now))
 
     def rows(self, *states: TaskState) -> list[Task]:
         return [task for task in self.snapshot.rows.values() if task.state in states]
@@ -267,8 +267,7 @@ class Walk(RuleBasedStateMachine):
         if task.runner == MANUAL:
             self.change(settle(task, is_done=is_done, reason="", now=self.now))
         else:
-            node, assignment = task.node, task.assignment
-            self.change(finish(task, said, node=node, assignment=assignment, now=self.now))
+            self.change(finish(task, said, self.now))
 
     @rule(data=st.data())
     def operator_cancels(self, data: st.DataObject) -> None:

@@ -14,8 +14,7 @@ from tests.waiting import wait_until
 from forewarn.clocks import SystemClock
 from forewarn.domain.names import ScopeId
 from forewarn.domain.publication import FIRST_DOCUMENT, republish
-from forewarn.domain.task import Owner
-from forewarn.ports.replicas import SILENT_AFTER
+from forewarn.domain.task import SILENT_AFTER, Owner
 from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore, open_postgres

@@ -72,6 +72,11 @@ class Candidate:
         return leader.epoch if leader else 0
 
     @property
+    def is_resting(self) -> bool:
+        """Whether this replica has just handed over, and leaves the lease and tasks to others."""
+        return monotonic() < self._resting_until
+
+    @property
     def scheduler(self) -> Scheduler:
         """The scheduler, which only a leader has."""
         leader = self._leader
@@ -139,7 +144,7 @@ class Candidate:
 
     def _look(self) -> None:
         leader, is_held = self._leader, False
-        if monotonic() < self._resting_until:
+        if self.is_resting:
             if leader is not None:
                 self._drop()
                 self._leadership.resign(leader.epoch)

@@ -104,6 +104,7 @@ def assemble(
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
     _listen(store, faults.note, candidate.note, event_log.note)
     if outside.watcher is not None:
+        outside.watcher.rests = lambda: candidate.is_resting
         store.listen(outside.watcher.note)
     return Replica(
         settings=settings,

@@ -111,7 +111,7 @@ class ReloadableRunners:
 
     @property
     def rules(self) -> Sequence[HostWorkRule]:
-        """Which hosts have work. Without the file nobody knows, and none is taken for done."""
+        """Which hosts have work. While the file is wrong, every host may have some."""
         current = self._current
         return current.rules if current else (HostWorkRule(),)
 

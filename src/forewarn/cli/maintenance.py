@@ -154,23 +154,24 @@ def _end_turn(session: Session, maintenance_id: str, host: str, verb: str, outco
     maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
     session.confirm(f"Record the work on {host} in {maintenance_id} {outcome}?")
     _steer(session, maintenance_id, verb, {"host": host})
-    _tell_running(session, maintenance_id, host)
+    _tell_running(session, maintenance_id, host=host)
 
 
-def _tell_running(session: Session, maintenance_id: str, host: str) -> None:
-    """Say what keeps *host* busy although its turn is over."""
-    for task in session.get("tasks", host=host, maintenance_id=maintenance_id)["tasks"]:
+def _tell_running(session: Session, maintenance_id: str, **place: str) -> None:
+    """Say what keeps hosts and virtual machines busy although it was ended."""
+    for task in session.get("tasks", maintenance_id=maintenance_id, **place)["tasks"]:
         may = "may still be" if task["state"] == "unknown" else "is still"
         print_line(
-            f"{task['task_id']} {may} running (owner: {task['owner']}); {host} stays busy until "
-            f"it ends{_say_timeout(task)}.",
+            f"{task['task_id']} {may} running (owner: {task['owner']}); "
+            f"{task['host'] or task['vm']} stays busy until {_say_end(task)}.",
             err=True,
         )
 
 
-def _say_timeout(task: Row) -> str:
+def _say_end(task: Row) -> str:
     at = wall_time_of(task["times_out_at"])
-    return f", or times out at {at}" if at else ""
+    ends = f"it ends, or times out at {at}" if at else "it ends"
+    return "you settle it with forewarn task settle" if task["can_settle"] else ends
 
 
 @command(app, "skip", YES)
@@ -184,7 +185,7 @@ def skip(session: Session, maintenance_id: MaintenanceArgument, places: Places =
     session.confirm(f"Skip {wanted} in {maintenance_id}?")
     _steer(session, maintenance_id, "skip", {"places": places or []})
     for place in places or ():
-        _tell_running(session, maintenance_id, place)
+        _tell_running(session, maintenance_id, host=place)
 
 
 @command(app, "abort", YES)
@@ -196,6 +197,7 @@ def abort(session: Session, maintenance_id: MaintenanceArgument) -> None:
     maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
     session.confirm(f"Abort {maintenance_id} and withdraw the events that have not started?")
     _steer(session, maintenance_id, "abort")
+    _tell_running(session, maintenance_id)
 
 
 @command(app, "status")

@@ -10,7 +10,7 @@ from forewarn.desk.server import ServerStatusView, pause_server, resume_server, 
 from forewarn.desk.services import Services
 from forewarn.domain.roles import Role
 from forewarn.domain.standing import NEEDS_OPERATOR
-from forewarn.ports.replicas import SILENT_AFTER
+from forewarn.domain.task import SILENT_AFTER
 
 _FAR_BEHIND: Final = 5_000
 """From how many milliseconds on a replica that is behind is in trouble."""

@@ -24,7 +24,7 @@ from forewarn.domain.names import HostName, name_key
 from forewarn.domain.task import Task, TaskKey
 from forewarn.operations.context import Context
 from forewarn.operations.tasks import (
-    describe_offer,
+    OFFERS,
     find_fetched_tasks,
     report_fetched_task,
     take_task,
@@ -105,7 +105,7 @@ async def _report(request: Request) -> Response:
 
 def _describe(task: Task) -> dict[str, object]:
     order = {**task.details["order"], "epoch": task.epoch}
-    return {"name": task.name, "status": describe_offer(task), "order": order}
+    return {"name": task.name, "status": OFFERS[task.state], "order": order}
 
 
 async def _write(

@@ -29,7 +29,7 @@ from forewarn.operations.hosts import (
 )
 from forewarn.operations.patches import patch_host
 from forewarn.operations.repeats import RequestKey
-from forewarn.operations.tasks import describe_offer, fetching_node
+from forewarn.operations.tasks import OFFERS, fetching_node
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -145,7 +145,7 @@ def _view(reading: Reading, name: str) -> HostDetailView:
         {
             "task": task.name,
             "operation_id": task.subject,
-            "status": describe_offer(task),
+            "status": OFFERS[task.state],
             "offered_at": task.reserved_at,
             "heard_at": task.heard_at,
             "reason": task.said.reason,

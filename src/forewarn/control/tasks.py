@@ -10,7 +10,7 @@ from forewarn.control.caller import Operating, Viewing
 from forewarn.control.routes import CAN_BE_DRY, Key
 from forewarn.desk.schemas import RequestModel, View
 from forewarn.domain.names import MaintenanceId
-from forewarn.domain.task import Task, TaskState
+from forewarn.domain.task import TaskState
 from forewarn.operations.tasks import TaskReport, TaskSelection, find_tasks, settle_selected
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
@@ -96,18 +96,18 @@ def settle(caller: Operating, key: Key, request: SettleRequest) -> SettledView:
         maintenance_id=request.maintenance_id and request.maintenance_id.lower(),
         owner=request.owner,
     )
-    is_done = request.outcome == "done"
     return caller.write_once(
         key,
         SettledView,
         lambda tx, context: SettledView(
-            tasks=tuple(map(_settled, settle_selected(tx, context, selection, is_done=is_done)))
+            tasks=tuple(
+                SettledTaskView(task_id=task.task_id, state=task.state)
+                for task in settle_selected(
+                    tx, context, selection, is_done=request.outcome == "done"
+                )
+            )
         ),
     )
-
-
-def _settled(task: Task) -> SettledTaskView:
-    return SettledTaskView(task_id=task.task_id, state=task.state)
 
 
 def _describe(report: TaskReport) -> dict[str, Any]:

@@ -184,11 +184,9 @@ class Facts:
 
 
 def open_tasks(failure: Failure, snapshot: Snapshot) -> Iterator[Task]:
-    """Yield what is not over of the event or host operation that failed."""
-    events = snapshot.events_of.get(OperationId(failure.key), ())
-    subjects = (failure.key, *failure.event_ids, *(event.event_id for event in events))
-    for subject in dict.fromkeys(subjects):
-        yield from snapshot.open_of.get(subject, ())
+    """Return what is not over of the events or the host operation that failed; some of it twice."""
+    of_events = (snapshot.open_of.get(each, ()) for each in failure.event_ids)
+    return chain(snapshot.open_in(OperationId(failure.key)), *of_events)
 
 
 def failure_blocker(maintenance: Maintenance, failure: Failure, snapshot: Snapshot) -> Blocker:

@@ -188,10 +188,7 @@ def _still_open(operation: HostOperation, snapshot: Snapshot) -> bool:
 
     An impact that is carried out by hand is the work on the host itself, and over with it.
     """
-    events = snapshot.events_of.get(operation.operation_id, ())
-    subjects = (operation.operation_id, *(event.event_id for event in events))
-    open_of = snapshot.open_of
-    return any(task.runner != MANUAL for each in subjects for task in open_of.get(each, ()))
+    return any(task.runner != MANUAL for task in snapshot.open_in(operation.operation_id))
 
 
 def _complete(event: ScheduledEvent, failure: str) -> CompleteEvent:

@@ -241,10 +241,8 @@ def _started(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
         yield from _server_pause(snapshot)
     yield from reasons
     if operation is not None and is_over:
-        partners = snapshot.events_of.get(operation.operation_id, ())
-        for subject in (*(each.event_id for each in partners), operation.operation_id):
-            for task in snapshot.open_of.get(subject, ()):
-                yield _awaited_task(task, event.resources, snapshot)
+        for task in snapshot.open_in(operation.operation_id):
+            yield _awaited_task(task, event.resources, snapshot)
     if event.overdue_at is not None:
         yield Reason(kind=ReasonKind.OVERDUE, since=event.overdue_at)
 

@@ -1,6 +1,6 @@
 """What a decision is made on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -139,6 +139,12 @@ class Snapshot:
             if not row.is_over:
                 found.setdefault(row.subject, []).append(row)
         return found
+
+    def open_in(self, operation_id: OperationId) -> Iterator[Task]:
+        """Yield the tasks that are not over of the events of a host operation, and of itself."""
+        events = self.events_of.get(operation_id, ())
+        for subject in (*(event.event_id for event in events), operation_id):
+            yield from self.open_of.get(subject, ())
 
     def awaits_word(self, row: Task) -> bool:
         """Tell whether a task, which is unknown, ends only if an operator says how it did."""

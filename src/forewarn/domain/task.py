@@ -7,7 +7,7 @@ touches anything, so no owner has begun a task that is still reserved, and a new
 to itself. The owner writes down the end whether or not it leads.
 
 `ARROWS` are all changes of state there are. An owner may only change what is its own: same node,
-same assignment.
+same assignment; `operations.tasks` checks that in the transaction that makes the change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -114,14 +114,6 @@ class TaskStateError(ConflictError):
     arrow: Arrow
 
 
-@says("The task {name!r} of {subject} belongs to another owner by now.")
-class NotTheOwnerError(ConflictError):
-    """A change by a server or a host that does not own the task, or does not own it any more."""
-
-    subject: str
-    name: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """A node that can own tasks: the *name* of its machine, and when it was last heard of.
@@ -217,9 +209,7 @@ class Ownership:
         """Return since when the owner of *task* is away, if it is."""
         if task.node == self.node or task.runner in ROWS_ONLY:
             return None
-        owner = self.owners.get(task.node)
-        heard_at = owner.heard_at if owner else task.heard_at or task.begun_at or task.reserved_at
-        silent_after = HOST_SILENT_AFTER if task.runner == FETCHED else SILENT_AFTER
+        heard_at, silent_after = self._hear(task)
         return heard_at if self.at - heard_at >= silent_after else None
 
     def grace_for(self, task: Task) -> timedelta:
@@ -232,13 +222,18 @@ class Ownership:
             return None
         if task.state is TaskState.RESERVED:
             return task.reserved_at + timedelta(seconds=task.details.get("within_seconds", 0))
-        owner = self.owners.get(task.node)
-        heard_at = owner.heard_at if owner else task.heard_at or task.reserved_at
+        heard_at, silent_after = self._hear(task)
         if task.state is TaskState.BEGUN:
             return heard_at + self.grace_for(task)
         # An owner that had come back may go away again.
         is_back = task.state is TaskState.UNKNOWN and self.away_since(task) is None
-        return heard_at + SILENT_AFTER if is_back else None
+        return heard_at + silent_after if is_back else None
+
+    def _hear(self, task: Task) -> tuple[datetime, timedelta]:
+        """Return when the owner of *task* was last heard of, and after how long it is away."""
+        owner = self.owners.get(task.node)
+        heard_at = owner.heard_at if owner else task.heard_at or task.begun_at or task.reserved_at
+        return heard_at, HOST_SILENT_AFTER if task.runner == FETCHED else SILENT_AFTER
 
     def is_in_doubt(self, task: Task, made_at: datetime) -> bool:
         """Tell whether *task* may have begun, although a restored database says that it has not.
@@ -263,26 +258,26 @@ def assign(task: Task, node: str, *, epoch: int) -> Task:
     return replace(task, state=state, node=node, assignment=task.assignment + 1, epoch=epoch)
 
 
-def begin(task: Task, *, node: str, assignment: int, now: datetime) -> Task:
+def begin(task: Task, now: datetime) -> Task:
     """Let its owner begin *task*; nothing outside is touched before this is committed."""
-    _check_owner(task, node, assignment)
     state = _follow(task, Arrow.BEGIN)
     said = Impact(status=ImpactStatus.RUNNING)
     return replace(task, state=state, begun_at=now, heard_at=now, said=said)
 
 
-def finish(task: Task, said: Impact, *, node: str, assignment: int, now: datetime) -> Task:
+def finish(task: Task, said: Impact, now: datetime) -> Task:
     """Return *task* as its owner says that it ended; what an operator said of it wins."""
-    _check_owner(task, node, assignment)
-    return _finish(task, said, now)
+    if verdict := task.details.get("verdict"):
+        status = ImpactStatus.DONE if verdict["is_done"] else ImpactStatus.FAILED
+        said = replace(said, status=status, reason=verdict["reason"])
+    return replace(task, state=_follow(task, Arrow.END), said=said, ended_at=now)
 
 
-def give_back(task: Task, *, node: str, assignment: int, now: datetime) -> Task:
+def give_back(task: Task, now: datetime) -> Task:
     """Return *task* as its owner knows that it was not begun: it stopped just before.
 
     If an operator has said meanwhile how it ended, it is withdrawn.
     """
-    _check_owner(task, node, assignment)
     said = Impact(status=ImpactStatus.NOT_BEGUN)
     reserved = replace(task, state=_follow(task, Arrow.GIVE_BACK), said=said, begun_at=None)
     verdict = task.details.get("verdict")
@@ -357,7 +352,7 @@ def withdraw(task: Task, *, is_done: bool, reason: str, now: datetime) -> Task:
 
 
 def observe(task: Task, ownership: Ownership) -> Impact:
-    """Return what everybody shows of *task*: its last word, and whether its owner is away.
+    """Return what is shown of *task*: its last word, and whether its owner is away.
 
     What is unknown is not given up as long as its owner, which is back, may still tell.
     """
@@ -438,25 +433,13 @@ def _simulated_end(task: Task, ownership: Ownership, now: datetime) -> Task:
         return task
     failure = str(task.details.get("failure", ""))
     status = ImpactStatus.FAILED if failure else ImpactStatus.DONE
-    return _finish(task, Impact(status=status, reason=failure), ownership.at)
-
-
-def _finish(task: Task, said: Impact, now: datetime) -> Task:
-    if verdict := task.details.get("verdict"):
-        status = ImpactStatus.DONE if verdict["is_done"] else ImpactStatus.FAILED
-        said = replace(said, status=status, reason=verdict["reason"])
-    return replace(task, state=_follow(task, Arrow.END), said=said, ended_at=now)
+    return finish(task, Impact(status=status, reason=failure), ownership.at)
 
 
 def _end(task: Task, arrow: Arrow, *, is_done: bool, reason: str, now: datetime) -> Task:
     status = ImpactStatus.DONE if is_done else ImpactStatus.FAILED
     said = Impact(status=status, reason=reason)
     return replace(task, state=_follow(task, arrow), said=said, ended_at=now)
-
-
-def _check_owner(task: Task, node: str, assignment: int) -> None:
-    if (task.node, task.assignment) != (node, assignment):
-        raise NotTheOwnerError(*task.key)
 
 
 def _follow(task: Task, arrow: Arrow) -> TaskState:

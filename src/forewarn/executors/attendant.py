@@ -1,7 +1,7 @@
 """Stays with one script of an operator until it ends, and writes down how. A process of its own.
 
 It is started by its path and outlives the server, so it imports nothing of forewarn. Beside the
-file of the order, which says what to run, it leaves what the script prints and how it ended. It is
+file of the task, which says what to run, it leaves what the script prints and how it ended. It is
 handed that file open and locked: the lock is held as long as anybody can still tell the end.
 """
 
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-ORDER: Final = ".begun"
+CLAIM: Final = ".begun"
 OUTPUT: Final = ".output"
 ENDING: Final = ".ended"
 BY_SIGNAL: Final = "ended by signal"
@@ -94,10 +94,10 @@ def _last_lines(path: Path) -> list[str]:
 
 
 def main(claim_path: Path) -> None:
-    """Carry out the order and write down how it ended."""
-    order = json.loads(claim_path.read_bytes())
+    """Carry out the task and write down how it ended."""
+    task = json.loads(claim_path.read_bytes())
     output = claim_path.with_suffix(OUTPUT)
-    problem = _run(order, output)
+    problem = _run(task, output)
     said, host = last_words(output)
     reason = f"{problem}: {said}" if problem and said else problem
     ending = {"status": "failed" if problem else "done", "reason": reason, "host": host}
@@ -105,22 +105,22 @@ def main(claim_path: Path) -> None:
 
 
 def write_ending(path: Path, ending: Mapping[str, object]) -> None:
-    """Write down how an order ended; on a full disk, as soon as there is room."""
+    """Write down how a task ended; on a full disk, as soon as there is room."""
     while not _write_down(path, ending):
         time.sleep(_PAUSE_SECONDS)
 
 
-def _run(order: Mapping[str, Any], output: Path) -> str:
+def _run(task: Mapping[str, Any], output: Path) -> str:
     """Run the script, and return why it failed if it did."""
     try:
-        script = _start(order["command"], output)
+        script = _start(task["command"], output)
     except OSError as error:
         return f"it could not be started: {error.strerror}"
     try:
-        script.communicate(json.dumps(order["input"]).encode(), order["timeout_seconds"])
+        script.communicate(json.dumps(task["input"]).encode(), task["timeout_seconds"])
     except subprocess.TimeoutExpired:
         _stop(script)
-        return f"it did not end within {order['timeout']} and was stopped"
+        return f"it did not end within {task['timeout']} and was stopped"
     return _problem(script.returncode)
 
 

@@ -1,8 +1,8 @@
 """Processes that carry tasks out, one for each, and outlive the server.
 
 What keeps it to one is the file of the task, which is there before the process is. It is handed to
-the process, locked: whoever finds the file without an ending and without the lock knows that the
-task was begun, or was just about to be, and that nobody is left who can tell how it ended.
+the process, locked. A file that has no ending and is not locked shows that the task was begun, or
+was just about to be, and that no process is left that can tell how it ended.
 """
 
 import os
@@ -163,7 +163,8 @@ class ProcessRunner(Generic[M]):
 
     def _find_successor(self, task: TaskInput, host: str | None) -> Impact:
         key = task.key
-        if not self.program.has_successors or self._successors[key] >= _MOST_SUCCESSORS:
+        continues = self.program.has_successors and not task.is_settled
+        if not continues or self._successors[key] >= _MOST_SUCCESSORS:
             return Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {task.advice}")
         if not self._start_thread(key, host, partial(self._succeed, key)):
             return self._running(self._free.say(host))

@@ -45,7 +45,8 @@ class TaskInput:
 
     *kind* says which part of the work on *host* it is; an impact has none. *content* has JSON's
     types. *epoch* is the term of the leader that reserved it, and *status_url* is where to ask
-    about its progress, once the target of a webhook has accepted it.
+    about its progress, once the target of a webhook has accepted it. One that *is_settled* has
+    ended by an operator's word; runners only report on it.
     """
 
     key: TaskKey
@@ -56,6 +57,7 @@ class TaskInput:
     content: Mapping[str, Any]
     variables: Mapping[str, object]
     status_url: str | None = None
+    is_settled: bool = False
 
     @property
     def headers(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What executors remember of an order on disk: that it was begun, and how it ended. Each once."""
+"""What executors remember of a task on disk: that it was begun, and how it ended. Each once."""
 
 import fcntl
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, is_name
 from forewarn.domain.task import TaskKey
-from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_words, sync_directory
+from forewarn.executors.attendant import CLAIM, ENDING, OUTPUT, claim, last_words, sync_directory
 from forewarn.private_files import create_private, draft_of
 
 INTENT: Final = ".intended"
@@ -21,9 +21,9 @@ LINEAGE: Final = "lineage.json"
 
 
 class TaskLog:
-    """A directory with files for each order. What is written stays as it is.
+    """A directory with files for each task. What is written stays as it is.
 
-    Before its owner commits that an order begins, it writes down that it intends to. So an order
+    Before its owner commits that a task begins, it writes down that it intends to. So a task
     that was committed and has an intent but no record was not begun: the server stopped before. An
     intent that comes to nothing is forgotten: in a copy of the records it would prove too much.
     """
@@ -150,7 +150,7 @@ class TaskLog:
     def remove(self, subject: str) -> bool:
         """Remove all records about *subject*, unless one of its scripts is still attended to."""
         folder = self._directory / subject
-        names = (path.name.removesuffix(ORDER) for path in folder.glob(f"*{ORDER}"))
+        names = (path.name.removesuffix(CLAIM) for path in folder.glob(f"*{CLAIM}"))
         if any(self.is_attended((subject, name)) for name in names):
             return False
         shutil.rmtree(folder)
@@ -163,7 +163,7 @@ class TaskLog:
 
     def claim_path(self, key: TaskKey) -> Path:
         """Return the file that is there once it is begun."""
-        return self._path(key, ORDER)
+        return self._path(key, CLAIM)
 
     def _path(self, key: TaskKey, suffix: str) -> Path:
         folder, name = key

@@ -1,4 +1,4 @@
-"""Looks after the tasks of one node: begins what is reserved for it, and writes down how each ends.
+"""Carries out the tasks of one node: begins what is reserved for it, and writes down how each ends.
 
 It is part of the Replica: a node that does not lead still reports what it has begun.
 """
@@ -92,6 +92,8 @@ class TaskWatcher:
         self.owner = register()
         self.is_replaced = False
         """Whether another server was started with a copy of the state directory."""
+        self.rests: Callable[[], bool] = lambda: False
+        """Tells whether this server has just handed over, and begins nothing for now."""
         self.rounds: Final = Rounds("tasks", self.attend)
 
     def note(self, change: StoreChange) -> None:
@@ -120,7 +122,11 @@ class TaskWatcher:
         settled = (task for task in reading.settled_tasks(node) if may_report_late(task))
         tasks = (t for t in (*reading.open_tasks(node), *settled) if t.runner not in ROWS_ONLY)
         inputs = ((task, input_of(reading, task)) for task in tasks)
-        found = [(task, given) for task, given in inputs if given is not None]
+        found = [
+            (task, replace(given, is_settled=task.state is TaskState.SETTLED))
+            for task, given in inputs
+            if given is not None
+        ]
         return found, bool(found) and find_pause(reading) is not None
 
     def _ask(
@@ -129,7 +135,7 @@ class TaskWatcher:
         """Yield each task of which there is news, with it."""
         for task, given in tasks:
             runner = self.runners.runner(task.runner)
-            if runner is None:
+            if runner is None or (task.state is TaskState.RESERVED and self.rests()):
                 continue
             said = self._hear(task, partial(self._attend, task, runner, given, is_paused=is_paused))
             if said is not None and said.status_url == task.details.get(STATUS_URL):

@@ -24,6 +24,8 @@ import structlog
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, is_name
 from forewarn.domain.task import TaskKey
+from forewarn.executors.attendant import elapsed_seconds
+from forewarn.executors.processes import PERMIT_SECONDS
 from forewarn.executors.task_input import (
     LONGEST,
     PAUSED,
@@ -95,7 +97,7 @@ class WebhookTarget:
     def request(
         self, headers: Mapping[str, str], *, body: bytes = b"", url: str | None = None
     ) -> OutboundRequest:
-        """Return the request that hands over an order as *body*, or asks at *url* how far it is."""
+        """Return the request that hands over a task as *body*, or asks at *url* how far it is."""
         kind = {"Content-Type": "application/json"} if body else {}
         return OutboundRequest(
             method="POST" if body else "GET",
@@ -158,7 +160,7 @@ def judge_acceptance(answer: TargetAnswer, otherwise: str) -> Impact:
 
 
 def judge_status(answer: TargetAnswer) -> Impact:
-    """Say what is known after the target, which took the order, was asked how far it is."""
+    """Say what is known after the target, which took the task, was asked how far it is."""
     if answer.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return _FORGOTTEN
     if not answer.is_success:
@@ -194,7 +196,7 @@ def _read(body: str) -> Impact:
 
 
 def _with_host(impact: Impact, host: object) -> Impact:
-    # What the order says of the host comes back from targets that repeat it: nothing moves then.
+    # What the task says of the host comes back from targets that repeat it: nothing moves then.
     if host is None or not impact.is_over:
         return impact
     if not isinstance(host, str) or not is_name(host):
@@ -249,6 +251,7 @@ class WebhookRunner:
     clock: Clock
     wall: WallClock
     wait: Callable[[int], timedelta]
+    permit_seconds: float = PERMIT_SECONDS
     _deliveries: dict[TaskKey, _Delivery] = field(init=False, default_factory=dict)
     _changing: threading.Lock = field(init=False, default_factory=threading.Lock)
     _is_closed: bool = field(init=False, default=False)
@@ -365,7 +368,7 @@ class WebhookRunner:
             self._deliveries.pop(key, None)
 
     def _forget_others(self, now: float) -> None:
-        """Forget orders that nobody asks about any more: they were ended from outside."""
+        """Forget tasks that have ended by an operator's word: they are not asked about any more."""
         with self._changing:
             self._deliveries = {
                 key: delivery
@@ -399,7 +402,11 @@ class WebhookRunner:
         if delivery.permit is None:
             return False
         ask = delivery.permit.is_valid if delivery.is_permitted else delivery.permit.obtain
-        if await asyncio.to_thread(ask):
+        since = elapsed_seconds()
+        is_given = await asyncio.to_thread(ask)
+        if is_given and elapsed_seconds() - since > self.permit_seconds:
+            is_given = await asyncio.to_thread(delivery.permit.is_valid)
+        if is_given:
             return True
         with self._changing:
             if delivery.is_permitted:

@@ -239,7 +239,7 @@ def _not_needed(
     outcome: Outcome,
     said: str,
 ) -> Task:
-    """Return the impact on *vm*, which nobody has reserved, as one that nobody begins any more."""
+    """Return the impact on *vm*, which is not reserved yet, as a task that is withdrawn."""
     reserved = Task(
         subject=event.event_id,
         name=vm,

@@ -2,8 +2,7 @@
 
 Each start gives both the next generation, and so does each removal of records. Records that are
 missing, belong to another database or lie behind cannot tell what was begun, and neither can those
-that were removed of what the database has in flight. Then nobody knows how far the open tasks of
-the node are.
+that were removed of what the database has in flight. Then the open tasks of the node are unknown.
 """
 
 import json
@@ -71,12 +70,6 @@ def is_continued(reading: Reading, records: str, found: Lineage | None) -> bool:
     return known is None or _continues(found, known)
 
 
-def is_from_backup(reading: Reading, made_at: datetime) -> bool:
-    """Tell whether something made at that time is older than the last start on a backup."""
-    restored_at = reading.setting(RESTORED_AT)
-    return restored_at is not None and made_at <= datetime.fromisoformat(restored_at)
-
-
 def _continues(found: Lineage | None, known: Lineage) -> bool:
     if found is None or found.database != known.database:
         return False
@@ -85,9 +78,12 @@ def _continues(found: Lineage | None, known: Lineage) -> bool:
 
 def _is_restored(reading: Reading) -> bool:
     """Tell whether anything under way is older than the last start on a backup."""
+    restored_at = reading.setting(RESTORED_AT)
     events = (event.created_at for event in reading.events_in_flight())
     operations = (each.created_at for each in reading.operations_under_way())
-    return any(is_from_backup(reading, made_at) for made_at in (*events, *operations))
+    return restored_at is not None and any(
+        made_at <= datetime.fromisoformat(restored_at) for made_at in (*events, *operations)
+    )
 
 
 def _lineage(records: str) -> str:

@@ -61,7 +61,7 @@ class UnknownFetchedTaskError(NotFoundError):
 
 @says("The task {task!r} of operation {operation_id!r} cannot be taken: {problem}.")
 class TakingRefusedError(ConflictError):
-    """A task that another process took, or that nobody may take now."""
+    """A task that another process took, or that may not begin now."""
 
     operation_id: str
     task: str
@@ -149,7 +149,7 @@ def begin_task(tx: Transaction, owner: Owner, task: Task, now: datetime) -> bool
         return False
     if _know_owners(tx, owner.node, now).is_in_doubt(known, known.reserved_at):
         return False
-    tx.put_task(rules.begin(known, node=owner.node, assignment=task.assignment, now=now))
+    tx.put_task(rules.begin(known, now))
     return True
 
 
@@ -162,18 +162,20 @@ def is_still_begun(reading: Reading, owner: Owner, task: Task) -> bool:
 def report_tasks(
     tx: Transaction, owner: Owner, words: Iterable[tuple[Task, Impact]], now: datetime
 ) -> None:
-    """Write down what *owner* says of its tasks, whoever leads; what comes too late is ignored."""
+    """Write down what *owner* says of its tasks, whether or not it leads."""
     for task, said in words:
         known = _find_own(tx, owner, task)
         if known is None:
             continue
         if known.state is TaskState.SETTLED:
-            _note_late(tx, owner, known, said, now)
+            _note_late(tx, "Replica", owner.name, known, said, now)
         elif not known.is_over and (after := _report(known, said, now)) != known:
             tx.put_task(after)
 
 
-def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: datetime) -> None:
+def _note_late(
+    tx: Transaction, kind: str, owner: str, task: Task, said: Impact, now: datetime
+) -> None:
     """Write down what *owner* says of a *task* that was settled without it; the outcome stays."""
     tx.put_task(replace(task, details={**task.details, rules.LATE: said.status}))
     if said.status not in {ImpactStatus.RUNNING, ImpactStatus.DONE, ImpactStatus.FAILED}:
@@ -182,7 +184,7 @@ def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: dat
         AuditEntry(
             at=now,
             maintenance_time=now,
-            who=owner.name,
+            who=owner,
             actor=Actor.SERVER,
             action="task late",
             subject=task.task_id,
@@ -190,12 +192,11 @@ def _note_late(tx: Transaction, owner: Owner, task: Task, said: Impact, now: dat
         )
     )
     sentence = (
-        f"Replica {owner.name} reports {say_task(task)} as {said.status}, but it was settled as "
+        f"{kind} {owner} reports {say_task(task)} as {said.status}, but it was settled as "
         f"{task.said.status}."
     )
     advice = "wait until it ends, or stop it there; then " * (said.status is ImpactStatus.RUNNING)
-    hint = f"{advice}check what it has done"
-    note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
+    note_incident(tx, Incident(at=now, sentence=sentence, hint=f"{advice}check what it has done"))
 
 
 def note_replaced(tx: Transaction, owner: Owner, now: datetime) -> None:
@@ -204,7 +205,7 @@ def note_replaced(tx: Transaction, owner: Owner, now: datetime) -> None:
         f"Two servers on {owner.name} use copies of one state directory; only the one that started "
         "last begins and reports tasks."
     )
-    hint = "stop one of them; give each server a state directory of its own"
+    hint = "stop both, give each server a state directory of its own, and start them again"
     note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
 
 
@@ -212,8 +213,7 @@ def give_back_task(tx: Transaction, owner: Owner, task: Task, now: datetime) -> 
     """Return a task to where it was before *owner* began it, which stopped just before it did."""
     known = _find_own(tx, owner, task)
     if known is not None and known.state in {TaskState.BEGUN, TaskState.UNKNOWN}:
-        assignment = task.assignment
-        tx.put_task(rules.give_back(known, node=owner.node, assignment=assignment, now=now))
+        tx.put_task(rules.give_back(known, now))
 
 
 def lose_own_tasks(tx: Transaction, node: str, reason: str, now: datetime) -> None:
@@ -317,32 +317,41 @@ def _maintenance_of(reading: Reading, task: Task) -> MaintenanceId | None:
 def forget_owner(tx: Transaction, context: Context, name: str) -> tuple[Task, ...]:
     """Stop waiting for replica *name*, which is gone for good; return what it may have begun.
 
-    It is refused as long as the replica may only be away for a moment.
+    It is refused as long as the replica may only be away for a moment. One that has lost its disk
+    is forgotten although the new one has its name.
     """
     ownership = find_ownership(tx, context)
     found = [each for each in ownership.owners.values() if name_key(each.name) == name_key(name)]
     if not found:
         raise UnknownOwnerError(name, say_names([each.name for each in ownership.owners.values()]))
-    for owner in found:
-        if owner.node == ownership.node:
-            raise OwnerPresentError(owner.name, "it answers this request")
-        if context.at < (until := owner.heard_at + ownership.grace):
-            heard = f"it was heard of at {say_moment(owner.heard_at)}"
-            advice = f"if its machine is off, try again at {say_moment(until)}"
-            raise OwnerPresentError(owner.name, f"{heard} and may still run its tasks; {advice}")
+    gone = [each for each in found if not _say_presence(each, ownership)]
+    if not gone:
+        raise OwnerPresentError(found[0].name, _say_presence(found[0], ownership))
     reason = f"replica {found[0].name} was forgotten by {context.who}"
     lost = [
         _forget(task, reason)
-        for owner in found
+        for owner in gone
         for task in tx.open_tasks(owner.node)
         if task.state is not TaskState.RESERVED and task.runner not in ROWS_ONLY
     ]
     for task in lost:
         tx.put_task(task)
-    for owner in found:
+    for owner in gone:
         tx.remove_owner(owner.node)
     record_audit(tx, context, "replica forget", found[0].name)
     return tuple(lost)
+
+
+def _say_presence(owner: Owner, ownership: Ownership) -> str:
+    """Return why *owner* may still run tasks; empty if it was silent for long enough."""
+    if owner.node == ownership.node:
+        return "it answers this request"
+    until = owner.heard_at + ownership.grace
+    problem = (
+        f"it was heard of at {say_moment(owner.heard_at)} and may still run its tasks; if its "
+        f"machine is off, try again at {say_moment(until)}"
+    )
+    return problem if ownership.at < until else ""
 
 
 def _forget(task: Task, reason: str) -> Task:
@@ -354,7 +363,7 @@ def _forget(task: Task, reason: str) -> Task:
 def settle_tasks(
     tx: Transaction, context: Context, tasks: Sequence[Task], *, is_done: bool
 ) -> tuple[Task, ...]:
-    """Settle *tasks*, or refuse: nobody's word ends what is not unknown, or not done by hand."""
+    """Settle *tasks*, or refuse if one of them is neither unknown nor done by hand."""
     ownership = find_ownership(tx, context)
     for task in tasks:
         if not rules.can_settle(task, ownership):
@@ -397,10 +406,10 @@ def take_task(
     if task.state is not TaskState.RESERVED:
         if task.state is TaskState.BEGUN and task.details.get("ticket") == details["ticket"]:
             return
-        raise TakingRefusedError(*key, f"it is {_OFFERS[task.state]}")
+        raise TakingRefusedError(*key, f"it is {OFFERS[task.state]}")
     if hindrance := _hindrance(tx, task):
         raise TakingRefusedError(*key, hindrance)
-    taken = rules.begin(task, node=task.node, assignment=task.assignment, now=context.at)
+    taken = rules.begin(task, context.at)
     tx.put_task(replace(taken, details={**task.details, **details}))
     _audit_fetched(tx, context, "host work take", taken)
 
@@ -408,10 +417,16 @@ def take_task(
 def report_fetched_task(
     tx: Transaction, context: Context, host: HostName, key: TaskKey, said: Impact
 ) -> None:
-    """Write down what *host* says of a task that it took; what it says after its end is ignored."""
+    """Write down what *host* says of a task that it took; of what is over, only late news."""
     task = _find_fetched(tx, host, key)
     if task.state is TaskState.RESERVED:
         raise NotTakenError(*key)
+    if (
+        task.state is TaskState.SETTLED
+        and rules.may_report_late(task)
+        and said.status != task.details.get(rules.LATE)
+    ):
+        _note_late(tx, "Host", host, task, said, context.at)
     if task.is_over:
         return
     after = replace(_report(task, said, context.at), heard_at=context.at)
@@ -420,7 +435,7 @@ def report_fetched_task(
         _audit_fetched(tx, context, f"host work {said.status}", after)
 
 
-_OFFERS: Final = {
+OFFERS: Final = {
     TaskState.RESERVED: "offered",
     TaskState.BEGUN: "taken",
     TaskState.UNKNOWN: "unknown",
@@ -428,11 +443,7 @@ _OFFERS: Final = {
     TaskState.SETTLED: "settled by an operator",
     TaskState.WITHDRAWN: "withdrawn",
 }
-
-
-def describe_offer(task: Task) -> str:
-    """Return how far a task is in the words of the host that fetches it."""
-    return _OFFERS[task.state]
+"""How far a task is, in the words of the host that fetches it."""
 
 
 def _report(task: Task, said: Impact, now: datetime) -> Task:
@@ -443,9 +454,9 @@ def _report(task: Task, said: Impact, now: datetime) -> Task:
         if said.status is ImpactStatus.NOT_BEGUN:
             return replace(task, said=said)
         # The records of its owner know of it; the database, which was restored, does not.
-        task = rules.begin(task, node=task.node, assignment=task.assignment, now=now)
+        task = rules.begin(task, now)
     if said.is_over:
-        return rules.finish(task, said, node=task.node, assignment=task.assignment, now=now)
+        return rules.finish(task, said, now)
     if said.status is ImpactStatus.NOT_BEGUN:
         return task  # it has begun since that was said
     if task.state is not TaskState.UNKNOWN:
@@ -482,7 +493,7 @@ def _find_fetched(reading: Reading, host: HostName, key: TaskKey) -> Task:
 
 
 def _hindrance(reading: Reading, task: Task) -> str:
-    """Return why nobody may begin it now, if so."""
+    """Return why *task* may not begin now; empty if it may."""
     if find_pause(reading) is not None:
         return "the server is paused"
     # An operator may have completed the event or skipped the host meanwhile.

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Protocol
 
-SILENT_AFTER: Final = timedelta(seconds=10)
-"""A replica that reports every second and was not heard of for so long is gone, or in trouble."""
+from forewarn.domain.task import SILENT_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from psycopg import sql
 from sqlalchemy import URL, Boolean, Connection, Row, Table, text
 from sqlalchemy.exc import DBAPIError
 
+from forewarn.domain.task import SILENT_AFTER
 from forewarn.operations.restoring import BACKUP_TAKEN_AT
-from forewarn.ports.replicas import SILENT_AFTER
 from forewarn.storage.copying import (
     ServerDatabaseState,
     SourceView,

@@ -8,13 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, literal_column, select, true
 
-from forewarn.ports.replicas import (
-    SILENT_AFTER,
-    KnownReplica,
-    ReplicaIdentity,
-    RollCall,
-    name_replica,
-)
+from forewarn.domain.task import SILENT_AFTER
+from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall, name_replica
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.columns import MomentColumn, from_microseconds
 from forewarn.storage.postgres import PostgresStore

@@ -1,4 +1,4 @@
-"""The plan for one impact: all that its steward knows, in the file of the order."""
+"""The plan for one impact: all that its steward knows, in the file of the task."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,7 @@
 """Carries out one impact on a guest of libvirt, and writes down how it ended. A process of its own.
 
 It outlives the server: a guest that it has suspended is resumed in time whatever happens to us. It
-is handed the file of its order open and locked, as an attendant is, and leaves the same files.
+is handed the file of its task open and locked, as an attendant is, and leaves the same files.
 Whoever finds the file without the lock starts another one, which goes on from the domain's mark.
 """
 
@@ -61,11 +61,11 @@ BEGUN: Final = ".acting"
 
 
 class StewardNotes:
-    """What stewards of one order leave on disk, beside its file."""
+    """What stewards of one task leave on disk, beside its file."""
 
-    def __init__(self, order_path: Path) -> None:
-        self._begun = order_path.with_suffix(BEGUN)
-        self._output = order_path.with_suffix(OUTPUT)
+    def __init__(self, claim_path: Path) -> None:
+        self._begun = claim_path.with_suffix(BEGUN)
+        self._output = claim_path.with_suffix(OUTPUT)
         self._is_begun = False
         self._last = ""
 
@@ -373,10 +373,10 @@ class Steward:
         self._changed.clear()
 
 
-def main(order_path: Path) -> None:
-    """Carry out the order and write down how it ended."""
-    plan = read_plan(json.loads(order_path.read_bytes())["plan"])
-    notes = StewardNotes(order_path)
+def main(claim_path: Path) -> None:
+    """Carry out the task and write down how it ended."""
+    plan = read_plan(json.loads(claim_path.read_bytes())["plan"])
+    notes = StewardNotes(claim_path)
     # Blocked in all threads, and awaited by one of them. Python runs a handler in the main thread
     # only, and a main thread that waits does not wake up if another thread receives the signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -406,7 +406,7 @@ def main(order_path: Path) -> None:
         else:
             end = _lost(notes, f"it did not end within {format_duration(plan.limit)}")
     content = {"status": end.status, "reason": end.reason, "host": end.moved_to}
-    write_ending(order_path.with_suffix(ENDING), content)
+    write_ending(claim_path.with_suffix(ENDING), content)
     os._exit(0)
 
 
