@@ -65,18 +65,22 @@ def test_each_sees_all_until_they_leave(postgres_url: str) -> None:
         assert names(first) == ["a"]
 
 
-def test_report_is_also_that_of_the_owner_of_tasks(postgres_url: str) -> None:
+@pytest.mark.parametrize(("generation", "is_heard"), [(3, True), (2, False)])
+def test_report_is_also_that_of_the_owner_of_tasks_unless_a_later_start_replaced_it(
+    postgres_url: str, *, generation: int, is_heard: bool
+) -> None:
     one = Owner(node="db-1:a", name="db-1", generation=3, heard_at=NOW)
     two = replace(one, node="db-2:b", name="db-2")
     with replica(postgres_url, "a", node=one.node) as (store, first):
         store.write(lambda tx: tx.put_owner(one))
         store.write(lambda tx: tx.put_owner(two))
+        first.generation = generation
         first.report()
 
         heard, silent = store.read(lambda reading: reading.owners())
 
     assert heard == replace(one, heard_at=heard.heard_at)
-    assert heard.heard_at > NOW
+    assert (heard.heard_at > NOW) is is_heard
     assert silent == two
 
 

@@ -32,6 +32,7 @@ from forewarn.bootstrap.task_records import TaskRecords
 from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import VirtualClock
 from forewarn.connections.event_loop import fastest_loop
+from forewarn.domain.task import Owner
 from forewarn.environment import environment_with, notify_socket
 from forewarn.executors.watcher import TaskWatcher
 from forewarn.gates.configuration import read_gates
@@ -126,11 +127,17 @@ def _replica(
             settings, store, beginning.clock, records.log, outside.outbound
         )
         runners = stack.enter_context(closing(made_runners))
+
+        def register() -> Owner:
+            owner = records.begin(wall.now())
+            database.replicas.generation = owner.generation
+            return owner
+
         watcher = wait_for(
             lambda: TaskWatcher(
                 store,
                 runners=runners,
-                register=lambda: records.begin(wall.now()),
+                register=register,
                 records=records.log,
                 wall=wall,
             )

@@ -68,6 +68,9 @@ class RollCall:
 class Replicas(Protocol):
     """One replica among the others; called on any thread."""
 
+    generation: int
+    """That of the state directory when this one became an owner of tasks: see `Owner`."""
+
     @property
     def itself(self) -> ReplicaIdentity:
         """Who this one is."""

@@ -108,6 +108,7 @@ class SoleReplica:
         self, store: Store, itself: ReplicaIdentity, *, now: Callable[[], datetime]
     ) -> None:
         self.itself = itself
+        self.generation = 0
         self._store = store
         self._now = now
         self._started_at = now()

@@ -32,7 +32,10 @@ WITH forgotten AS (
         OR seen_at < {DATABASE_NOW} - {SILENT_AFTER.seconds} * 1000000
           AND starts_with(replica_id, %(predecessors)s))
   ),
-  heard AS (UPDATE owners SET heard_at = {DATABASE_NOW} WHERE node = %(node)s)
+  heard AS (
+    UPDATE owners SET heard_at = {DATABASE_NOW}
+    WHERE node = %(node)s AND generation = %(generation)s
+  )
 INSERT INTO replicas
   (replica_id, name, address, version, settings, started_at, seen_at, last_change)
 VALUES
@@ -71,6 +74,7 @@ class DatabaseReplicas:
         self, store: PostgresStore, itself: ReplicaIdentity, *, forget: float = _FORGET_SECONDS
     ) -> None:
         self.itself = itself
+        self.generation = 0
         self._store = store
         self._connection = StandingConnection(store.address)
         self._last_seen = from_microseconds(0), 0.0
@@ -87,9 +91,9 @@ class DatabaseReplicas:
 
     def report(self) -> None:
         """Say that this replica is there, and which changes it knows."""
-        values = {**self._values, "last_change": self._store.last_told}
+        news = {"generation": self.generation, "last_change": self._store.last_told}
         try:
-            ((seen_at,),) = self._connection.run(_REPORT, values)
+            ((seen_at,),) = self._connection.run(_REPORT, {**self._values, **news})
         except StoreUnavailableError as error:
             self._store.note_contact(str(error))
             raise
