@@ -208,9 +208,12 @@ def test_host_that_cannot_ask_begins_nothing_after_a_break(
     store: Store, host: OwnHost, suspended: Callable[[float], None]
 ) -> None:
     reserve(store)
-    host.routes.after["take"] = lambda: suspended(3600.0)
-    host.routes.after["report"] = lambda: setattr(host.routes, "is_away", True)
-    host.routes.lost = {"report"}
+
+    def sleep() -> None:
+        suspended(3600.0)
+        host.routes.is_away = True
+
+    host.routes.after["take"] = sleep
     with host.process() as fetcher:
         for _ in range(20):
             fetcher.round()
