@@ -701,8 +701,7 @@ def test_scope_in_which_another_maintenance_is_about_to_begin(world: World) -> N
     assert first.verdict.sentence == "Nothing holds the maintenance; it is about to continue."
     (waiting,) = second.blockers
     assert waiting.sentence == (
-        f"The next step in {WEB} waits for another maintenance, "
-        "which is about to begin a step there."
+        f"The next step in {WEB} waits for another maintenance, which begins a step there first."
     )
     assert waiting.kind is BlockerKind.BUSY_SOON
 
@@ -762,6 +761,31 @@ def test_soak(world: World) -> None:
         f"The next step in {DB} waits until 2026-01-05 09:20:00 GMT, when the soak time ends."
     )
     assert "09:20:00 GMT at the latest" in world.verdict()
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        Course(soak=timedelta(hours=1)),
+        Course(calendar=Calendar(windows=(read_window("daily 22:00-22:30 UTC"),))),
+    ],
+)
+def test_younger_maintenance_does_not_promise_the_moment_of_an_older_one(
+    world: World, course: Course
+) -> None:
+    older = world.start("db", course=course)
+    world.advance(minutes=21)
+    younger = world.start("db", course=course)
+
+    first, second = (world.explain(each.maintenance_id).standstill for each in (older, younger))
+
+    assert first.verdict.kind is VerdictKind.BY_TIME
+    assert second.verdict.sentence == (
+        "The maintenance continues automatically, at an unknown time."
+    )
+    assert [blocker.sentence for blocker in second.blockers][-1] == (
+        f"The next step in {DB} waits for another maintenance, which begins a step there first."
+    )
 
 
 def nights(text: str) -> Course:

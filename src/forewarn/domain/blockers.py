@@ -148,7 +148,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     ),
     BlockerKind.BUSY: ("The next step {where} waits for event {events} on {vms} to end ({about})."),
     BlockerKind.BUSY_SOON: (
-        "The next step {where} waits for another maintenance, which is about to begin a step there."
+        "The next step {where} waits for another maintenance, which begins a step there first."
     ),
     BlockerKind.CAPACITY: (
         "The next step {where} waits for capacity: {about} while {events} is in flight for {vms}."

@@ -248,11 +248,18 @@ def _canary(facts: Facts, step: Step) -> Iterator[Blocker]:
         yield facts.canary_blocker
 
 
-def _busy(facts: Facts, step: Step) -> Iterator[Blocker]:
-    if step.host and (step.host in facts.busy_hosts or step.host in facts.taken):
+def taken_places(step: Step, taken: Collection[ScopeId | HostName]) -> Iterator[Blocker]:
+    """Yield what holds *step* if another Maintenance is about to begin in one of its places."""
+    if step.host and step.host in taken:
         yield Blocker(kind=BlockerKind.BUSY_HOST, release=Release.BY_PROGRESS)
-    if soon := tuple(sorted(step.scope_ids.intersection(facts.taken))):
+    if soon := tuple(sorted(step.scope_ids.intersection(taken))):
         yield Blocker(kind=BlockerKind.BUSY_SOON, release=Release.BY_PROGRESS, scope_ids=soon)
+
+
+def _busy(facts: Facts, step: Step) -> Iterator[Blocker]:
+    if step.host in facts.busy_hosts and step.host not in facts.taken:
+        yield Blocker(kind=BlockerKind.BUSY_HOST, release=Release.BY_PROGRESS)
+    yield from taken_places(step, facts.taken)
     for scope_id in step.scope_ids:
         yield from map(facts.busy_with, filter(is_in_the_way, facts.in_flight.get(scope_id, ())))
         for vm, task in facts.lingering.get(scope_id, ()):

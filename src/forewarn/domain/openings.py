@@ -4,11 +4,13 @@ A step begins where its notice and its impact fit in. Where notice may be given 
 impact has to: the step begins so long before an opening. Its events start only inside one, whoever
 approves them earlier, and whatever makes them late.
 
-What fits in is told by the minute, as windows are: whoever wakes up milliseconds after a window has
-opened still has all of it.
+What fits in is told by the minute, as windows are: a scheduler that wakes up milliseconds after a
+window has opened still has all of it, and an impact takes up at least a minute. An event that falls
+due at the moment at which its window closes would otherwise wait for the next one.
 """
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
@@ -18,6 +20,9 @@ from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import Calendar, next_opening
+
+SHORTEST_IMPACT: Final = timedelta(minutes=1)
+"""The room in a window that an impact without a duration takes up."""
 
 
 def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
@@ -52,7 +57,8 @@ def next_beginning(
     """Return when a step may begin, from *earliest* on; None if there is never room for it."""
     due = earliest_not_before(earliest, notice)
     if not course.notice_outside:
-        opening = next_opening(course.calendar, _whole_minute(due) - notice, notice + impact)
+        lasting = notice + max(impact, SHORTEST_IMPACT)
+        opening = next_opening(course.calendar, _whole_minute(due) - notice, lasting)
         return None if opening is None else max(opening, earliest)
     opening = next_room(course.calendar, due, impact)
     if opening is None:

@@ -8,12 +8,18 @@ holds the step, so that the answer is fresh when it counts.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release, kinds_of
-from forewarn.domain.brakes import Facts, earlier_step, find_blockers, keeps_its_place
+from forewarn.domain.brakes import (
+    Facts,
+    earlier_step,
+    find_blockers,
+    keeps_its_place,
+    taken_places,
+)
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
 from forewarn.domain.gate import Answer, GateStatus, Question
@@ -27,7 +33,12 @@ from forewarn.domain.maintenance import (
     remaining_steps,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
-from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
+from forewarn.domain.openings import (
+    SHORTEST_IMPACT,
+    expected_impact,
+    longest_notice,
+    next_beginning,
+)
 from forewarn.domain.phrases import count_of
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
@@ -70,6 +81,12 @@ class Stage:
     def is_stuck(self) -> bool:
         """Whether it never begins unless somebody acts."""
         return any(blocker.release is Release.BY_HAND for blocker in self.blockers)
+
+    def begins_at(self, now: datetime) -> datetime | None:
+        """Return when it begins, if only time holds it back."""
+        if any(blocker.release is not Release.BY_TIME for blocker in self.blockers):
+            return None
+        return max((blocker.until for blocker in self.blockers if blocker.until), default=now)
 
     @property
     def moments(self) -> Iterator[datetime]:
@@ -125,15 +142,31 @@ Walks: TypeAlias = Mapping[MaintenanceId, tuple[Stage, ...]]
 
 def walk_all(snapshot: Snapshot, now: datetime) -> Walks:
     """Return what remains of every Maintenance; of two that want a scope, the older one gets it."""
-    taken: set[ScopeId | HostName] = set()
+    begins: dict[ScopeId | HostName, datetime] = {}
     walks = {}
     for maintenance in snapshot.maintenances.values():
-        stages = walk(maintenance, snapshot, now, taken=taken)
+        taken = {place for place, moment in begins.items() if moment <= now}
+        stages = tuple(
+            _behind_others(stage, begins, now)
+            for stage in walk(maintenance, snapshot, now, taken=taken)
+        )
         for stage in stages:
-            if not stage.blockers:
-                taken |= {*stage.step.scope_ids, *filter(None, [stage.step.host])}
+            if moment := stage.begins_at(now):
+                for place in {*stage.step.scope_ids, stage.step.place}:
+                    begins[place] = min(moment, begins.get(place, moment))
         walks[maintenance.maintenance_id] = stages
     return walks
+
+
+def _behind_others(
+    stage: Stage, begins: Mapping[ScopeId | HostName, datetime], now: datetime
+) -> Stage:
+    """Return *stage*, which also waits for older Maintenances that begin no later in its places."""
+    moment = stage.begins_at(now)
+    if not stage.blockers or moment is None:
+        return stage
+    taken = {place for place, sooner in begins.items() if sooner <= moment}
+    return replace(stage, blockers=(*stage.blockers, *taken_places(stage.step, taken)))
 
 
 def walk(
@@ -164,7 +197,7 @@ def calendar_errors(
     course, calendar = maintenance.course, maintenance.course.calendar
     if calendar == ALWAYS:
         return
-    impact = expected_impact(maintenance, snapshot)
+    impact = max(expected_impact(maintenance, snapshot), SHORTEST_IMPACT)
     notices: dict[timedelta, ScopeId | HostName] = {
         timedelta(0): event.host or event.scope_id
         for event in own_events(maintenance, snapshot.events.values())

@@ -340,6 +340,27 @@ def test_window_shorter_than_notice_and_impact_is_an_error_with_both(fleet: Topo
     assert plan.earliest is None
 
 
+def test_window_that_notice_fills_exactly_has_no_room_for_an_impact_without_duration(
+    fleet: Topology,
+) -> None:
+    order = replace(
+        WEB_ONLY,
+        event_type=EventType.FREEZE,
+        duration_in_seconds=0,
+        resources=WEB_ONLY.resources[1:2],
+    )
+
+    plan = plan_of(order, fleet, calendar=windows("daily 12:00-12:15 UTC"))
+    fitting = plan_of(order, fleet, calendar=windows("daily 12:00-12:16 UTC"))
+
+    (error,) = plan.errors
+    assert str(error) == (
+        "A step in availability-set/web needs 16 min (15 min notice and 1 min impact), but the "
+        "windows are open for at most 15 min (daily 12:00-12:15 UTC)."
+    )
+    assert not fitting.errors
+
+
 def test_window_that_summer_time_cuts_short_is_not_begun_in(fleet: Topology) -> None:
     """On 29 March 2026 the hour from 2 to 3 does not exist in Berlin."""
     terms = replace(SIMULATED, now=datetime(2026, 3, 28, 12, tzinfo=UTC))

@@ -446,6 +446,15 @@ def test_whoever_wakes_up_a_moment_late_finds_room_in_a_window_that_just_fits(
     assert due_starts(snapshot, due + timedelta(milliseconds=3)).keys() == snapshot.events.keys()
 
 
+def test_step_whose_event_falls_due_when_the_window_closes_never_begins(fleet: Topology) -> None:
+    exact = replace(NIGHTS, windows=(replace(NIGHTS.windows[0], closes=time(22, 15)),))
+    maintenance = replace(maintenance_of(calendar=exact), duration_in_seconds=0)
+
+    stages = walk(maintenance, seen(maintenance, fleet), TONIGHT)
+
+    assert brakes_of(stages, "web-0")[BrakeKind.CALENDAR].release is Release.BY_HAND
+
+
 def test_step_that_would_start_too_late_by_a_rounded_second_waits(fleet: Topology) -> None:
     exact = replace(NIGHTS, windows=(replace(NIGHTS.windows[0], closes=time(22, 20)),))
     maintenance = maintenance_of(calendar=exact)
