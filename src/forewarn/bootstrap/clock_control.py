@@ -7,7 +7,6 @@ from forewarn.bootstrap.leader import Candidate
 from forewarn.clocks import VirtualClock
 from forewarn.desk.services import ClockError
 from forewarn.ports.clock import Clock
-from forewarn.ports.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +14,6 @@ class ReplicaClockControl:
     """Shows the *clock* of a replica, and moves it if it is virtual."""
 
     clock: Clock
-    store: Store
     candidate: Candidate
 
     @property
@@ -26,13 +24,6 @@ class ReplicaClockControl:
         return self.clock.now()
 
     def advance(self, duration: timedelta) -> datetime:
-        clock = self.clock
-        if not isinstance(clock, VirtualClock):
+        if not isinstance(self.clock, VirtualClock):
             raise ClockError
-
-        def move_to(moment: datetime) -> None:
-            # Written first: after a restart time goes on from here, and never back.
-            self.store.write(lambda tx: tx.put_setting("virtual_now", moment.isoformat()))
-            clock.move_to(moment)
-
-        return self.candidate.scheduler.advance(duration, move_to=move_to)
+        return self.candidate.scheduler.advance(duration, move_to=self.clock.move_to)

@@ -143,7 +143,7 @@ def _make_services(
     return Services(
         store=replica.store,
         context=replica.context,
-        clock=ReplicaClockControl(replica.clock, replica.store, replica.candidate),
+        clock=ReplicaClockControl(replica.clock, replica.candidate),
         faults=replica.faults,
         authenticate=authenticator.authenticate,
         recognise=authenticator.recognise,

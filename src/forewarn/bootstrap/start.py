@@ -31,7 +31,7 @@ from forewarn.operations.pausing import pause_server
 from forewarn.operations.placements import leave_moved
 from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.safeguards import ApplyOptions
-from forewarn.ports.clock import Clock
+from forewarn.ports.clock import VIRTUAL_NOW, Clock
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Store, StoreError, Transaction
 from forewarn.private_files import UnsafeFileError, read_secret, write_secret
@@ -233,9 +233,9 @@ def _take_over_clock(tx: Transaction, settings: Settings, now: datetime) -> Cloc
     tx.put_setting("clock", settings.clock)
     if settings.clock is ClockKind.REAL:
         return SystemClock()
-    stored = tx.setting("virtual_now")
+    stored = tx.setting(VIRTUAL_NOW)
     start = datetime.fromisoformat(stored) if stored else now.replace(microsecond=0)
-    tx.put_setting("virtual_now", start.isoformat())
+    tx.put_setting(VIRTUAL_NOW, start.isoformat())
     return VirtualClock(start)
 
 

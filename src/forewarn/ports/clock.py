@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
+
+VIRTUAL_NOW: Final = "virtual_now"
+"""The setting of the store that keeps virtual time."""
 
 
 class Clock(Protocol):

@@ -25,11 +25,12 @@ from forewarn.operations.context import Context
 from forewarn.operations.snapshots import look
 from forewarn.operations.telling import has_news
 from forewarn.ports.changes import StoreChange
+from forewarn.ports.clock import VIRTUAL_NOW
 from forewarn.ports.faults import FaultControl
 from forewarn.ports.gate import Gates
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.runner import Assigner
-from forewarn.ports.store import Store
+from forewarn.ports.store import Store, Transaction
 from forewarn.rounds import Rounds
 from forewarn.scheduler.answers import GateAnswers
 from forewarn.scheduler.reports import MaintenanceLog, TaskReports, report_steps
@@ -155,21 +156,35 @@ class Scheduler:
             return lull
 
     def advance(self, duration: timedelta, *, move_to: Callable[[datetime], None]) -> datetime:
-        """Let virtual time pass, doing on the way what is due; return when all is done."""
+        """Let virtual time pass, doing on the way what is due; return when all is done.
+
+        The clock is moved inside a write, after a look at all that was written before: what is
+        written meanwhile has its own deadlines met, whether it comes before the move or after it.
+        """
         with self._turn:
-            lull = self._do_what_is_due()
-            target = lull.at + duration
-            while (moment := lull.ends_at) is not None and moment <= target:
-                move_to(moment)
-                lull = self._do_what_is_due()
-            move_to(target)
+            target = self._do_what_is_due().at + duration
+
+            def move(tx: Transaction) -> Snapshot:
+                context = self._context()
+                seen = look(tx, context, self._known)
+                if not decide(seen, context.now):
+                    moment = next_deadline(seen, context.now)
+                    moment = target if moment is None else min(moment, target)
+                    # After a restart time goes on from here, and never back.
+                    tx.put_setting(VIRTUAL_NOW, moment.isoformat())
+                    move_to(moment)
+                return seen
+
+            while self._context().now < target:
+                self._do_what_is_due(self._store.write(move))
             self.settle()
             return target
 
-    def _do_what_is_due(self) -> Lull:
+    def _do_what_is_due(self, seen: Snapshot | None = None) -> Lull:
         context = self._context()
         self._answers.expect_news(context.now)
-        seen = self._store.read(lambda reading: look(reading, self._context(), self._known))
+        if seen is None:
+            seen = self._store.read(lambda reading: look(reading, self._context(), self._known))
         self._note_pause(seen.server_pause)
         self._maintenances.follow(seen, context)
         self._tasks.follow(seen)

@@ -70,7 +70,7 @@ class EmulatedClock:
         span += timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if span < timedelta():
             raise ValueError(f"Time cannot go back: {span}.")
-        return ReplicaClockControl(replica.clock, replica.store, replica.candidate).advance(span)
+        return ReplicaClockControl(replica.clock, replica.candidate).advance(span)
 
     def __repr__(self) -> str:
         return f"<clock at {self.now}>" if self._engine.is_running else "<clock that was closed>"
