@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from socket import gethostname
 from typing import TypeVar, cast
 
 import pytest
@@ -125,7 +126,12 @@ def test_each_start_is_the_next_generation_of_its_owner(tmp_path: Path, store: S
     assert [start(tmp_path, store) for _ in range(3)] == [1, 2, 3]
 
     (owner,) = store.read(lambda reading: reading.owners())
-    assert (owner.node, owner.name, owner.generation, owner.heard_at) == (NODE, "db-1", 3, NOW)
+    assert (owner.node, owner.name, owner.generation, owner.heard_at) == (
+        NODE,
+        gethostname(),
+        3,
+        NOW,
+    )
     assert states(store) == {EVENT.event_id: TaskState.BEGUN}
 
 

@@ -244,9 +244,11 @@ def test_reason_to_wait_that_comes_late_is_no_word_on_what_has_begun(node: Node)
     assert node.task.said == Impact(status=ImpactStatus.RUNNING)
 
 
+@pytest.mark.parametrize("name", ["DB-1", "n1"])
 def test_replica_is_forgotten_by_others_only_and_its_unknown_tasks_can_be_settled(
-    node: Node,
+    node: Node, name: str
 ) -> None:
+    node.store.write(lambda tx: tx.put_owner(replace(node.owner, name="db-1")))
     assert node.begin()
     node.put(lose(node.task, "it is away", is_final=False))
     later = node.now + timedelta(hours=1)
@@ -254,7 +256,7 @@ def test_replica_is_forgotten_by_others_only_and_its_unknown_tasks_can_be_settle
 
     with pytest.raises(OwnerPresentError, match="it answers this request"):
         node.store.write(lambda tx: forget_owner(tx, node.context, "n1"))
-    node.store.write(lambda tx: forget_owner(tx, other, "N1"))
+    node.store.write(lambda tx: forget_owner(tx, other, name))
 
     assert node.task.details == {"is_final": True}
     assert node.store.read(lambda reading: reading.owners()) == ()

@@ -62,11 +62,6 @@ def held(directory: Path) -> Iterator[None]:
         yield
 
 
-def machine_of(node: str) -> str:
-    """Return the name of the machine that *node* was made on, if it is known."""
-    return node.rpartition(":")[0]
-
-
 def _make(path: Path, node: str) -> None:
     """Put *node* into *path*, complete or not at all, unless another process is faster."""
     path.parent.mkdir(parents=True, exist_ok=True)

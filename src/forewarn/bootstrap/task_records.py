@@ -4,6 +4,7 @@ Only one server uses a state directory. Each start raises the generation of its 
 first and then in the database, and from then on only that start begins and ends its tasks.
 """
 
+import socket
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +16,6 @@ from typing import Final
 
 import structlog
 
-from forewarn.bootstrap.node import machine_of
 from forewarn.bootstrap.start import StartError
 from forewarn.domain.names import OperationId
 from forewarn.domain.task import Owner
@@ -115,7 +115,7 @@ class TaskRecords:
             self.log.forget_intents()
         owner = Owner(
             node=self._node,
-            name=machine_of(self._node) or self._node,
+            name=socket.gethostname(),
             generation=lineage.generation,
             heard_at=now,
         )

@@ -199,8 +199,7 @@ def _possible(event: ScheduledEvent, policy: Policy, now: datetime) -> frozenset
 def _ways(reason: Reason, event: ScheduledEvent) -> tuple[Way, ...]:
     """Return where something can be done about *reason*, but on this page."""
     own = f"/events/{event.event_id}"
-    choices = tuple((remedy,) for remedy in reason.remedies)
-    return tuple(way for way in find_ways(choices) if way.href != own)
+    return tuple(way for way in find_ways(reason.remedies) if way.href != own)
 
 
 def _approve(visit: Visit) -> Done:

@@ -6,18 +6,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from forewarn.domain import why
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.phrases import count_of, say_count, say_moment, say_names
-from forewarn.domain.why import (
-    OF_EVENTS,
-    OF_HOST,
-    OF_MAINTENANCES,
-    OF_TASKS,
-    ReasonKind,
-    Remedies,
-    Remedy,
-    Verb,
-)
+from forewarn.domain.why import OF_HOST, ReasonKind, Remedies, Verb
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -194,14 +186,14 @@ NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
 """The kinds that name more than the scopes they hold."""
 
 REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
+    **dict(why.REMEDIES.items()),
     BlockerKind.SERVER_PAUSED: (Verb.RESUME_SERVER,),
-    ReasonKind.SERVER_PAUSED: (Verb.RESUME_SERVER,),
     BlockerKind.PAUSED: (Verb.RESUME,),
     BlockerKind.SHARED_HOST: (Verb.MOVE_AWAY,),
     BlockerKind.FAILURE: (Verb.RETRY, Verb.SKIP),
     BlockerKind.FAILURE_HOLDS_ALL: (Verb.RETRY, Verb.SKIP),
     BlockerKind.BUSY: (Verb.COMPLETE,),
-    BlockerKind.BUSY_UNKNOWN: (Verb.SETTLE_DONE, Verb.SETTLE_FAILED),
+    BlockerKind.BUSY_UNKNOWN: why.SETTLE,
     BlockerKind.CAPACITY: (Verb.COMPLETE,),
     BlockerKind.CAPACITY_NEVER: (Verb.ABORT,),
     BlockerKind.CALENDAR_NEVER: (Verb.ABORT,),
@@ -209,12 +201,7 @@ REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
     ReasonKind.WINDOW: (Verb.START,),
     ReasonKind.OTHER_EVENT: (Verb.COMPLETE,),
     ReasonKind.OTHER_IMPACT: (Verb.COMPLETE,),
-    ReasonKind.BY_HAND: (Verb.COMPLETE,),
-    ReasonKind.UNKNOWN: (Verb.COMPLETE,),
-    ReasonKind.OTHER_TASK_UNKNOWN: (Verb.SETTLE_DONE, Verb.SETTLE_FAILED),
     ReasonKind.NO_EXECUTOR: (Verb.CORRECT_EXECUTORS,),
-    ReasonKind.HOST_UNKNOWN: (Verb.SKIP,),
-    ReasonKind.HOST_PAUSED: (Verb.RESUME_SERVER,),
     BlockerKind.ELSEWHERE: (Verb.ASK_OTHERS,),
 }
 """What somebody can do about each kind that goes away by hand only."""
@@ -258,16 +245,12 @@ class Blocker:
         verbs = REMEDIES.get(self.kind, ())
         if self.kind in _FAILURES and self.release is Release.BY_PROGRESS:
             return ()
-        if not OF_TASKS.isdisjoint(verbs):
-            return tuple(
-                tuple(Remedy(verb=verb, ids=(each,)) for verb in verbs) for each in self.task_ids
-            )
-        if not OF_EVENTS.isdisjoint(verbs):
-            events = self.awaited or self.event_ids
-            return tuple((Remedy(verb=verb, ids=(each,)),) for verb in verbs for each in events)
-        ids = (maintenance_id, self.place) if self.place else (maintenance_id,)
-        choice = (Remedy(verb=verb, ids=ids if verb in OF_MAINTENANCES else ()) for verb in verbs)
-        return (tuple(choice),) if verbs else ()
+        return why.find_remedies(
+            verbs,
+            task_ids=self.task_ids,
+            event_ids=self.awaited or self.event_ids,
+            place=(maintenance_id, self.place) if self.place else (maintenance_id,),
+        )
 
     @property
     def sentence(self) -> str:

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_facts import facts_of, operation_at_work
 from forewarn.domain.host_operation import HostOperation, HostPhase, due_tasks, waiting_guests
-from forewarn.domain.host_work import HostTask, HostTaskKind
+from forewarn.domain.host_work import HostTask, HostTaskKind, key_of
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.openings import next_start
@@ -265,7 +265,7 @@ def explain_operation(
 
 def _tasks(tasks: Iterable[HostTask], snapshot: Snapshot) -> Iterator[Reason]:
     # Tasks of which the same is known share a sentence, such as the returns of all guests.
-    alike: dict[Reason, list[VmName]] = {}
+    alike: dict[Reason, list[HostTask]] = {}
     for task in tasks:
         said = snapshot.tasks.get(task)
         if said is not None and said.has_no_executor:
@@ -279,9 +279,10 @@ def _tasks(tasks: Iterable[HostTask], snapshot: Snapshot) -> Iterator[Reason]:
             about = f"{task.host} is carried out by {said.away.name}"
         if kind is not None and (said is None or not said.is_over):
             reason = Reason(kind=kind, since=since, until=until, about=about)
-            alike.setdefault(reason, []).extend([task.vm] if task.vm else [])
-    for reason, vms in alike.items():
-        yield replace(reason, vms=tuple(vms))
+            alike.setdefault(reason, []).append(task)
+    for reason, found in alike.items():
+        task_ids = tuple("/".join(key_of(each)) for each in found)
+        yield replace(reason, vms=tuple(e.vm for e in found if e.vm), task_ids=task_ids)
 
 
 def _about(host: HostName, said: Impact | None) -> str:
@@ -325,6 +326,7 @@ def _impact(
         since=event.started_at,
         until=impact.ask_again_at,
         about=impact.reason,
+        task_ids=tuple(f"{event.event_id}/{vm}" for vm in vms) if impact.is_lost else (),
     )
 
 

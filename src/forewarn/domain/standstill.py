@@ -276,6 +276,7 @@ class InFlight:
                 until=reason.until,
                 about=reason.sentence,
                 place=operation.host,
+                task_ids=reason.task_ids,
             )
 
     def _hold(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> _Hold:

@@ -216,18 +216,21 @@ class Ownership:
         """Return for how long the owner of *task* is waited for; a host may be restarting."""
         return max(self.grace, task.timeout) if task.details.get(RESTARTS_HOST) else self.grace
 
-    def lost_at(self, task: Task) -> datetime | None:
-        """Return when *task* changes by itself unless its owner is heard of before."""
+    def look_again_at(self, task: Task) -> datetime | None:
+        """Return when *task* may change by itself, or its owner counts as away or as back."""
         if task.node == self.node or task.runner in ROWS_ONLY:
             return None
         if task.state is TaskState.RESERVED:
             return task.reserved_at + timedelta(seconds=task.details.get("within_seconds", 0))
+        if task.is_over:
+            return None
         heard_at, silent_after = self._hear(task)
-        if task.state is TaskState.BEGUN:
-            return heard_at + self.grace_for(task)
-        # An owner that had come back may go away again.
-        is_back = task.state is TaskState.UNKNOWN and self.away_since(task) is None
-        return heard_at + silent_after if is_back else None
+        if self.away_since(task) is None:
+            return heard_at + silent_after
+        # That it is back changes no task.
+        again_at = self.at + SILENT_AFTER
+        is_lost = task.state is TaskState.UNKNOWN
+        return again_at if is_lost else min(again_at, heard_at + self.grace_for(task))
 
     def _hear(self, task: Task) -> tuple[datetime, timedelta]:
         """Return when the owner of *task* was last heard of, and after how long it is away."""
@@ -239,9 +242,12 @@ class Ownership:
         """Tell whether *task* may have begun, although a restored database says that it has not.
 
         What it is for was *made_at* that time. A server that has always had the database to itself
-        knows from its own records. A target that recognizes a task may be given it once more.
+        knows from its own records. A target that recognizes a task may be given it once more, and a
+        check may be repeated.
         """
-        if self.restored_at is None or made_at > self.restored_at or task.runner in _RECOGNIZED:
+        if self.restored_at is None or made_at > self.restored_at:
+            return False
+        if task.runner in _RECOGNIZED or task.is_check:
             return False
         has_lost = self.records_lost_at is not None and self.records_lost_at >= self.restored_at
         return has_lost or bool({task.node, *self.owners} - {self.node})
@@ -357,7 +363,11 @@ def observe(task: Task, ownership: Ownership) -> Impact:
     What is unknown is not given up as long as its owner, which is back, may still tell.
     """
     if task.state is TaskState.UNKNOWN and not can_settle(task, ownership):
-        return replace(task.said, ask_again_at=ownership.at.replace(microsecond=0) + _SECOND)
+        reason = task.said.reason
+        if task.begun_at is not None:
+            reason = f"{ownership.name_of(task)} is back, and has not reported its end yet"
+        ask_again_at = ownership.at.replace(microsecond=0) + _SECOND
+        return replace(task.said, reason=reason, ask_again_at=ask_again_at)
     if task.state is not TaskState.BEGUN or task.runner == SIMULATED:
         return task.said
     since, said = ownership.away_since(task), task.said

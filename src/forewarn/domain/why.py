@@ -3,7 +3,7 @@
 How it is done depends on where they read it: on a terminal it is a command, in a console a button.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -49,6 +49,38 @@ class Remedy:
 
 Remedies: TypeAlias = tuple[tuple[Remedy, ...], ...]
 """What has to be done: all of these, each of which is a choice of one or more."""
+
+
+def find_remedies(
+    verbs: Collection[Verb],
+    *,
+    task_ids: Iterable[str] = (),
+    event_ids: Iterable[str] = (),
+    place: tuple[str, ...] = (),
+) -> Remedies:
+    """Return a choice of *verbs* for each task, or else each event, or else once.
+
+    The subject of an impact's task is its event. *place* is a Maintenance and its host or scope.
+    """
+    subjects: Iterable[tuple[str, str]] = [("", "")]
+    if not OF_TASKS.isdisjoint(verbs):
+        subjects = ((each, each.partition("/")[0]) for each in task_ids)
+    elif not OF_EVENTS.isdisjoint(verbs):
+        subjects = (("", each) for each in event_ids)
+    remedies = []
+    for task_id, event_id in subjects if verbs else ():
+        choice = []
+        for verb in verbs:
+            if verb in OF_TASKS:
+                choice.append(Remedy(verb=verb, ids=(task_id,)))
+            elif verb in OF_EVENTS:
+                choice.append(Remedy(verb=verb, ids=(event_id,)))
+            elif verb not in OF_MAINTENANCES:
+                choice.append(Remedy(verb=verb))
+            elif place:
+                choice.append(Remedy(verb=verb, ids=place))
+        remedies.append(tuple(choice))
+    return tuple(remedies)
 
 
 class ReasonKind(StrEnum):
@@ -225,13 +257,16 @@ OF_OTHERS: Final = frozenset(
 )
 """The kinds that are other events on the same virtual machines, which have to end first."""
 
-REMEDIES: Final[Mapping[ReasonKind, Verb]] = {
-    ReasonKind.SERVER_PAUSED: Verb.RESUME_SERVER,
-    ReasonKind.BY_HAND: Verb.COMPLETE,
-    ReasonKind.OTHER_TASK_UNKNOWN: Verb.SETTLE_DONE,
-    ReasonKind.HOST_PAUSED: Verb.RESUME_SERVER,
+SETTLE: Final = (Verb.SETTLE_DONE, Verb.SETTLE_FAILED)
+REMEDIES: Final[Mapping[ReasonKind, tuple[Verb, ...]]] = {
+    ReasonKind.SERVER_PAUSED: (Verb.RESUME_SERVER,),
+    ReasonKind.BY_HAND: (Verb.COMPLETE,),
+    ReasonKind.UNKNOWN: (*SETTLE, Verb.COMPLETE),
+    ReasonKind.HOST_UNKNOWN: (*SETTLE, Verb.SKIP),
+    ReasonKind.OTHER_TASK_UNKNOWN: SETTLE,
+    ReasonKind.HOST_PAUSED: (Verb.RESUME_SERVER,),
 }
-"""What somebody has to do about each kind, to the events it names."""
+"""What an operator can do about each kind: one of these, to each task or event that it names."""
 
 
 class _Clause(str):
@@ -274,12 +309,11 @@ class Reason:
         return self.kind in HOLDING
 
     @property
-    def remedies(self) -> tuple[Remedy, ...]:
-        """What somebody has to do about it, if anything."""
-        verb = REMEDIES.get(self.kind)
-        if verb in OF_TASKS:
-            return tuple(Remedy(verb=verb, ids=(each,)) for each in self.task_ids)
-        return () if verb is None else (Remedy(verb=verb, ids=self.event_ids),)
+    def remedies(self) -> Remedies:
+        """What an operator has to do about it, unless it goes away by itself."""
+        is_unknown = self.kind in {ReasonKind.UNKNOWN, ReasonKind.HOST_UNKNOWN}
+        verbs = () if is_unknown and self.until else REMEDIES.get(self.kind, ())
+        return find_remedies(verbs, task_ids=self.task_ids, event_ids=self.event_ids)
 
     @property
     def sentence(self) -> str:

@@ -321,7 +321,8 @@ def forget_owner(tx: Transaction, context: Context, name: str) -> tuple[Task, ..
     is forgotten although the new one has its name.
     """
     ownership = find_ownership(tx, context)
-    found = [each for each in ownership.owners.values() if name_key(each.name) == name_key(name)]
+    key = name_key(name)
+    found = [each for each in ownership.owners.values() if key in {name_key(each.name), each.node}]
     if not found:
         raise UnknownOwnerError(name, say_names([each.name for each in ownership.owners.values()]))
     gone = [each for each in found if not _say_presence(each, ownership)]

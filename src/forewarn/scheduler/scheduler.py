@@ -60,11 +60,11 @@ class Lull:
 
     @property
     def seconds_to_owners(self) -> float | None:
-        """In how many seconds of real time an owner that stays away is waited for no longer."""
+        """In how many seconds of real time to look again at the owners of tasks."""
         ownership = self.seen.ownership
         if ownership is None:
             return None
-        moments = filter(None, map(ownership.lost_at, self.seen.rows.values()))
+        moments = filter(None, map(ownership.look_again_at, self.seen.rows.values()))
         first = min(moments, default=None)
         return None if first is None else max((first - ownership.at).total_seconds(), _LOOK_SECONDS)
 

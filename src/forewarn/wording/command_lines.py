@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from forewarn.domain.blockers import Blocker, BlockerKind, Verdict
+from forewarn.domain.blockers import Blocker, BlockerKind, Release, Verdict
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.phrases import say_names
-from forewarn.domain.why import Reason, ReasonKind, Remedy, Verb
+from forewarn.domain.why import Reason, ReasonKind, Remedies, Remedy, Verb
 
 COMMANDS: Final[Mapping[Verb, str]] = {
     Verb.RESUME_SERVER: "forewarn resume",
@@ -29,9 +29,11 @@ COMMANDS: Final[Mapping[Verb, str]] = {
 }
 """The command of each verb, with its ids in braces; or what to do where no command does it."""
 
+_SETTLE: Final = ". Make sure that it is not running any more; then say how it ended: {}"
 _DECIDE: Final = ". Retry with: {}; or skip it with: {}"
 _OF_BLOCKERS: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.PAUSED: ". Continue with: {}",
+    BlockerKind.BUSY_UNKNOWN: _SETTLE,
     BlockerKind.FAILURE: _DECIDE,
     BlockerKind.FAILURE_HOLDS_ALL: _DECIDE,
     BlockerKind.CAPACITY_NEVER: " with: {}",
@@ -41,6 +43,9 @@ _OF_BLOCKERS: Final[Mapping[BlockerKind, str]] = {
 _OF_REASONS: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.SERVER_PAUSED: ". Resume it with: {}",
     ReasonKind.BY_HAND: ", with: {}",
+    ReasonKind.UNKNOWN: _SETTLE,
+    ReasonKind.HOST_UNKNOWN: _SETTLE,
+    ReasonKind.OTHER_TASK_UNKNOWN: _SETTLE,
     ReasonKind.HOST_PAUSED: ". Resume it with: {}",
 }
 """How a sentence goes on to its commands, instead of ending."""
@@ -53,23 +58,37 @@ def command_for(remedy: Remedy) -> str:
 
 def say_reason(reason: Reason) -> str:
     """Return the sentence of *reason*, with the commands that help."""
-    return _go_on(reason.sentence, _OF_REASONS.get(reason.kind), map(command_for, reason.remedies))
+    return _go_on(reason.sentence, _OF_REASONS.get(reason.kind), _say_choices(reason.remedies))
 
 
 def say_blocker(blocker: Blocker, maintenance_id: MaintenanceId) -> tuple[str, str]:
     """Return the sentence of *blocker*, and what it is about, with the commands that help."""
-    remedies = chain.from_iterable(blocker.remedies(maintenance_id))
-    commands = tuple(map(command_for, remedies))
+    remedies = blocker.remedies(maintenance_id) if blocker.release is Release.BY_HAND else ()
     if isinstance(blocker.kind, BlockerKind):
-        return _go_on(blocker.sentence, _OF_BLOCKERS.get(blocker.kind), commands), blocker.about
+        ending = _OF_BLOCKERS.get(blocker.kind)
+        commands = (
+            _say_choices(remedies)
+            if ending is _SETTLE
+            else tuple(map(command_for, chain.from_iterable(remedies)))
+        )
+        return _go_on(blocker.sentence, ending, commands), blocker.about
     # It is about a reason, and ends as the sentence of that, for each of its events.
-    ending, commands = _OF_REASONS.get(blocker.kind), (say_names(commands, "; "),)
+    ending, commands = _OF_REASONS.get(blocker.kind), _say_choices(remedies)
     return _go_on(blocker.sentence, ending, commands), _go_on(blocker.about, ending, commands)
 
 
 def say_actions(verdict: Verdict) -> tuple[str, ...]:
     """Return what has to be done first, each as one or more commands to choose from."""
-    return tuple(", or ".join(map(command_for, choice)) for choice in verdict.remedies)
+    return _say_each(verdict.remedies)
+
+
+def _say_each(remedies: Remedies) -> tuple[str, ...]:
+    return tuple(", or ".join(map(command_for, choice)) for choice in remedies)
+
+
+def _say_choices(remedies: Remedies) -> tuple[str, ...]:
+    """Return all that has to be done as the one thing that a sentence ends with."""
+    return (say_names(_say_each(remedies), "; "),) if remedies else ()
 
 
 def say_verdict(verdict: Verdict) -> str:

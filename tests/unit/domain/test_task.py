@@ -193,6 +193,11 @@ SITUATIONS: Final[dict[str, tuple[Task, Ownership, Callable[[Task], Task]]]] = {
         ownership(restored_at=NOW),
         lambda task: lose(task, IN_DOUBT, is_final=False),
     ),
+    "reserved before a restoration, but only a check": (
+        replace(in_state(TaskState.RESERVED), name="verify-1", vm=None),
+        ownership(LOST, restored_at=NOW),
+        lambda task: task,
+    ),
     "reserved before a restoration, with nobody else": (
         in_state(TaskState.RESERVED),
         ownership(restored_at=NOW),
@@ -411,6 +416,16 @@ def test_owner_is_shown_as_away_after_ten_seconds_of_silence(
     assert said == replace(RUNNING, away=away if is_away else None)
 
 
+def test_unknown_task_whose_owner_is_back_says_so() -> None:
+    lost = lose(in_state(TaskState.BEGUN, node="n2"), "it has been away", is_final=False)
+    task = replace(lost, begun_at=NOW)
+
+    assert observe(task, ownership(LOST)).reason == "it has been away"
+    assert observe(task, ownership(PRESENT)).reason == (
+        "host-of-n2 is back, and has not reported its end yet"
+    )
+
+
 @pytest.mark.parametrize("state", [state for state in TaskState if state is not TaskState.BEGUN])
 def test_owner_is_not_away_from_what_it_has_not_begun(state: TaskState) -> None:
     assert observe(in_state(state, node="n2"), ownership(LOST)) == SAID[state]
@@ -440,15 +455,25 @@ MOMENTS: Final[dict[str, tuple[Task, Ownership, datetime | None]]] = {
         ownership(),
         TASK.reserved_at + timedelta(minutes=1),
     ),
-    "begun by another": (
+    "begun by another, which counts as away soon": (
         in_state(TaskState.BEGUN, node="n2"),
         ownership(PRESENT),
-        PRESENT.heard_at + OWNER_GRACE,
+        PRESENT.heard_at + SILENT_AFTER,
+    ),
+    "begun by another, which is lost soon": (
+        in_state(TaskState.BEGUN, node="n2"),
+        ownership(AWAY),
+        AWAY.heard_at + OWNER_GRACE,
+    ),
+    "begun by another, which may be back soon": (
+        in_state(TaskState.BEGUN, node="n2"),
+        ownership(owner(silent_for=timedelta(minutes=1))),
+        NOW + SILENT_AFTER,
     ),
     "begun by a host": (
         replace(in_state(TaskState.BEGUN, runner=FETCHED, node="kvm-1:host"), heard_at=NOW),
         ownership(),
-        NOW + OWNER_GRACE,
+        NOW + HOST_SILENT_AFTER,
     ),
     "begun by a host that it restarts": (
         replace(
@@ -456,10 +481,14 @@ MOMENTS: Final[dict[str, tuple[Task, Ownership, datetime | None]]] = {
             heard_at=NOW,
             details=RESTART,
         ),
-        ownership(),
+        replace(ownership(), at=NOW + timedelta(minutes=29, seconds=55)),
         NOW + timedelta(minutes=30),
     ),
-    "unknown, and its owner away": (in_state(TaskState.UNKNOWN, node="n2"), ownership(LOST), None),
+    "unknown, and its owner away": (
+        in_state(TaskState.UNKNOWN, node="n2"),
+        ownership(LOST),
+        NOW + SILENT_AFTER,
+    ),
     "unknown, and its owner back": (
         in_state(TaskState.UNKNOWN, node="n2"),
         ownership(PRESENT),
@@ -477,4 +506,4 @@ MOMENTS: Final[dict[str, tuple[Task, Ownership, datetime | None]]] = {
 def test_leader_looks_again_when_a_task_of_another_would_change(case: str) -> None:
     task, known, moment = MOMENTS[case]
 
-    assert known.lost_at(task) == moment
+    assert known.look_again_at(task) == moment
