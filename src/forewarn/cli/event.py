@@ -277,7 +277,8 @@ def complete(
         if event["event_status"] == "Started":
             # On the other stream, for a program reads the answer itself.
             names = ", ".join(event["resources"])
-            print_line(f"{names} is done; its event ends with {event['host']}", err=True)
+            ending = "has failed" if failed else "is done"
+            print_line(f"{names} {ending}; its event ends with {event['host']}", err=True)
 
 
 @command(app, "cancel", DRY_RUN)

@@ -51,7 +51,7 @@ def require_walked(maintenance: Row) -> None:
         raise CommandError(
             " ".join([f"Maintenance {name} is {text}.", *_say_why(maintenance)]),
             code=ExitCode.FAILED,
-            hint=f"try: forewarn maintenance status {name}",
+            hint=f"try: forewarn maintenance explain {name}",
         )
 
 

@@ -121,4 +121,6 @@ def _print_settled(settled: Row) -> None:
     for task in settled["tasks"]:
         print_line(f"{task['task_id']} is settled")
     if not settled["tasks"]:
-        print_line("nothing to settle: no such task is unknown or done by hand")
+        print_line(
+            "nothing to settle: no such task is unknown or done by hand; try: forewarn task list"
+        )

@@ -184,6 +184,6 @@ class Snapshot:
         for task, said in list(self.tasks.items()):
             if (said.is_lost or said.away) and task.kind is not HostTaskKind.VERIFY:
                 # No machine is named: a token that may see the host may not see all it carries.
-                named = (f"the work on {task.host}", said)
+                named = (f"the {task.kind} on {task.host}", said)
                 found.setdefault(task.maintenance_id, []).append(named)
         return found
