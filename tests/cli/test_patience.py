@@ -146,7 +146,7 @@ def test_maintenance_that_is_held_says_what_holds_it() -> None:
         require_walked(walked("held", failures=[failure]))
 
     assert str(refusal.value) == "Maintenance m is held. kvm-3 failed: no boot."
-    assert (refusal.value.code, refusal.value.hint) == (1, "try: forewarn maintenance status m")
+    assert (refusal.value.code, refusal.value.hint) == (1, "try: forewarn maintenance explain m")
 
 
 @pytest.mark.parametrize("status", ["incomplete", "aborted"])
