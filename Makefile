@@ -121,6 +121,8 @@ lock: .venv/.dev  ## pin the newest versions of all dependencies
 	@$(COMPILE) --extra server pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) --extra server --extra postgres --group dev pyproject.toml --output-file requirements/dev.txt
 	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt
+	@echo 'apprise>=2' | $(COMPILE) - --constraints requirements/dev.txt --output-file requirements/notify.txt
+	@echo 'psycopg[binary]>=3.2' | $(COMPILE) - --constraints requirements/dev.txt --output-file requirements/postgres.txt
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
