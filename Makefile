@@ -4,7 +4,7 @@ PYTHON ?= python3
 WORKERS ?= 4
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
-INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+INSTALL := sh scripts/install.sh $(UV) pip install --quiet --python $(BIN)/python
 PYTEST := $(BIN)/pytest $(if $(filter 1,$(NO_SKIPS)),--no-skips)
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
@@ -121,6 +121,8 @@ lock: .venv/.dev  ## pin the newest versions of all dependencies
 	@$(COMPILE) --extra server pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) --extra server --extra postgres --group dev pyproject.toml --output-file requirements/dev.txt
 	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt
+	@echo 'apprise>=2' | $(COMPILE) - --constraints requirements/dev.txt --output-file requirements/notify.txt
+	@echo 'psycopg[binary]>=3.2' | $(COMPILE) - --constraints requirements/dev.txt --output-file requirements/postgres.txt
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
@@ -145,5 +147,5 @@ clean:  ## remove everything that these commands created
 	@echo "Creating .venv (once) ..."
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "python3 cannot create a virtual environment; on Debian, run: apt-get install python3-venv" >&2; exit 1; }
-	@test "$(UV)" != "$(BIN)/uv" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@test "$(UV)" != "$(BIN)/uv" || sh scripts/install.sh $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes --requirement requirements/uv.txt

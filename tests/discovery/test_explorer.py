@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.waiting import wait_until
 
 from forewarn.clocks import SystemClock
@@ -289,3 +290,20 @@ def test_partial_answer_is_a_problem_that_hinders_no_arrivals(expedition: Expedi
         wait_until(lambda: expedition.problem("kvm") == "kvm-2 is away.", "the problem")
 
     assert expedition.fleet == {"a"}
+
+
+def test_address_that_is_left_out_is_shown_and_logged_once(expedition: Expedition) -> None:
+    wrong = {"name": "a", "addresses": ["127.0.0.1", "10.0.0.1"]}
+    fleet = read_fleet({"virtual_machine": [wrong, {"name": "b"}]})
+    source = ScriptedSource(lambda: Census(fleet=fleet))
+    expedition.sources = (known("kvm", source),)
+
+    with capture_logs() as logged, expedition.under_way():
+        wait_until(lambda: source.times > 3, "several answers")
+
+    status = expedition.status("kvm")
+    assert status
+    (remark,) = status.remarks
+    assert remark.startswith("a: address 127.0.0.1 is left out: it is loopback")
+    assert [each["remark"] for each in logged if each["event"] == "discovery_remark"] == [remark]
+    assert expedition.fleet == {"a", "b"}

@@ -218,7 +218,7 @@ def test_metadata_that_makes_no_sense_is_a_remark_about_its_domain(
 
 
 def test_addresses_that_say_nothing_outside_are_not_used() -> None:
-    given = ["fe80::1", "10.0.0.9", "127.0.0.1", "::1", "10.0.0.10", "fd00::1", "0.0.0.0"]  # noqa: S104
+    given = ["fe80::1", "10.0.0.9", "127.0.0.1", "10.0.0.10", "fd00::1", "255.255.255.255"]
 
     assert usable_addresses(given) == ("10.0.0.9", "10.0.0.10", "fd00::1")
 

@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
 from typing import Final
@@ -137,6 +138,11 @@ class GuestNetwork:
         """Return whom the service takes a machine for that asks; None if it is not answered."""
         return self.machines[number].run(lambda: ask(source))
 
+    def plug_in(self, number: int) -> None:
+        """Connect a machine that has lost its port, by a new one of the same name."""
+        configure(self.host, *lay(number, self.machines[number]))
+        configure(self.machines[number], *lines_of(number))
+
     def configure(self, number: int, *words: str) -> None:
         """Have a machine change its own network."""
         ip("-netns", self.machines[number].name, *words)
@@ -196,6 +202,26 @@ def syn_frame(*, to: str, mac: str, source: str, tags: bytes = b"", first: str =
     header = fixed + ends
     header = header[:10] + struct.pack("!H", _sum(header)) + header[12:]
     return packed_mac(to) + packed_mac(mac) + tags + b"\x08\x00" + header + tcp
+
+
+def icmp6_frame(
+    kind: int,
+    body: bytes,
+    *,
+    mac: str,
+    source: str,
+    headers: bytes = b"",
+    first: int = socket.IPPROTO_ICMPV6,
+    tags: bytes = b"",
+) -> bytes:
+    """Return a message to all nodes, behind other *headers* of IPv6, the *first* of that number."""
+    ends = ip_address(source).packed + ip_address("ff02::1").packed
+    message = struct.pack("!BBH", kind, 0, 0) + body
+    total = _sum(ends + struct.pack("!II", len(message), socket.IPPROTO_ICMPV6) + message)
+    payload = headers + message[:2] + struct.pack("!H", total) + message[4:]
+    fixed = struct.pack("!IHBB", 0x60000000, len(payload), first, 255)
+    to = b"\x33\x33\0\0\0\1"
+    return to + packed_mac(mac) + tags + b"\x86\xdd" + fixed + ends + payload
 
 
 def _sum(content: bytes) -> int:
@@ -278,13 +304,7 @@ def build_network(folder: Path, environment: Mapping[str, str]) -> Generator[Gue
             *cables,
         )
         for number, machine in machines.items():
-            configure(
-                machine,
-                "link set lo up",
-                f"address add {address_of(number)}/24 dev eth0",
-                "link set eth0 up",
-                f"route add {METADATA}/32 dev eth0",
-            )
+            configure(machine, "link set lo up", *lines_of(number))
         yield GuestNetwork(host=host, machines=machines, folder=folder)
 
 
@@ -296,6 +316,15 @@ def lay(number: int, machine: Place) -> tuple[str, ...]:
         f"link add {port} type veth {peer}",
         f"link set {port} master br0 addrgenmode none",
         f"link set {port} up",
+    )
+
+
+def lines_of(number: int) -> tuple[str, ...]:
+    """Return what a machine does with its interface."""
+    return (
+        f"address add {address_of(number)}/24 dev eth0",
+        "link set eth0 up",
+        f"route add {METADATA}/32 dev eth0",
     )
 
 

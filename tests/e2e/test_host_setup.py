@@ -108,6 +108,26 @@ def test_machine_with_the_address_and_mac_of_a_guest_gets_nothing(
     assert network.whoami(2) == address_of(2)
 
 
+def test_new_guest_behind_a_reused_port_does_not_pass_for_the_old_one(
+    network: GuestNetwork,
+) -> None:
+    """Whatever MAC and IP address it takes: only a new setup says who is behind the port."""
+    # Or else the bridge takes another MAC address when a port goes.
+    ip("-netns", network.host.name, "link", "set", "br0", "address", network.bridge_mac)
+    network.set_up(*ORDER, "--apply")
+    assert network.whoami(1) == address_of(1)
+
+    ip("-netns", network.host.name, "link", "delete", "v1")
+    network.plug_in(1)
+
+    assert network.whoami(1) is None
+    network.know_the_host(1)
+    assert network.whoami(1) is None
+    assert network.whoami(2) == address_of(2)
+    assert "Load nftables rules for 2 ports." in network.set_up(*ORDER, "--apply")
+    assert network.whoami(1) == address_of(1)
+
+
 def test_guest_with_a_forged_mac_gets_nothing(network: GuestNetwork) -> None:
     network.set_up(*ORDER, "--apply")
     network.pretend(1, address=address_of(1), mac="52:54:00:99:99:99")

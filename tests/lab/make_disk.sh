@@ -29,6 +29,10 @@ for phase in scheduled started recovered canceled; do
   cp "$here/note" "$tree$hooks/$phase.d/20-note"
   chmod 755 "$tree$hooks/$phase.d/20-note"
 done
+# The unit keeps hooks from devices, as the serial line of this one.
+mkdir "$tree/etc/systemd/system/forewarn-agent.service.d"
+printf '[Service]\nBindPaths=/dev/ttyS1\nDeviceAllow=/dev/ttyS1\n' \
+  > "$tree/etc/systemd/system/forewarn-agent.service.d/note.conf"
 cp "$here/app.service" "$tree/etc/systemd/system/"
 cp "$here/lan.network" "$tree/etc/systemd/network/"
 echo guest > "$tree/etc/hostname"

@@ -21,6 +21,7 @@ from forewarn.operations.discovery import (
 )
 from forewarn.operations.events import EventOrder, complete_event, create_events, start_event
 from forewarn.operations.hosts import close_host
+from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.reconciling import OWNER_LABEL, Census, Terms, owned_by
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
@@ -231,6 +232,57 @@ def test_machine_cannot_take_the_address_of_another(source: Follower) -> None:
     assert vms[VmName("a")].addresses == ("10.0.0.1",)
     assert vms[VmName("b")].addresses == ("10.0.0.2",)
     assert done.remarks == ("b: address 10.0.0.1 belongs to a.",)
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.53", "loopback"),
+        ("169.254.169.254", "link-local"),
+        ("fe80::1", "link-local"),
+        ("0.0.0.0", "unspecified"),  # noqa: S104
+        ("::", "unspecified"),
+        ("224.0.0.1", "multicast"),
+        ("ff02::1", "multicast"),
+        ("255.255.255.255", "broadcast"),
+    ],
+)
+def test_address_that_does_not_identify_one_machine_is_left_out(
+    source: Follower, address: str, kind: str
+) -> None:
+    done = source.follow(census({"name": "a", "addresses": [address, "10.0.0.1"]}, "b"))
+
+    assert addresses(source) == {"a": ("10.0.0.1",), "b": ()}
+    assert done.remarks == (
+        f"a: address {address} is left out: it is {kind}, so it does not identify one machine.",
+    )
+
+
+def test_machine_whose_only_new_address_is_left_out_keeps_those_it_had(source: Follower) -> None:
+    source.follow(census({"name": "a", "addresses": ["10.0.0.1"]}))
+
+    source.follow(census({"name": "a", "addresses": ["127.0.0.1"]}))
+
+    assert addresses(source) == {"a": ("10.0.0.1",)}
+
+
+@pytest.mark.parametrize("owner", ["", "other"], ids=["of an operator", "of another source"])
+@pytest.mark.parametrize("spelling", ["10.0.0.1", "::ffff:10.0.0.1"])
+def test_address_of_a_machine_that_came_from_elsewhere_is_left_out(
+    source: Follower, owner: str, spelling: str
+) -> None:
+    declared = {"name": "a", "addresses": ["10.0.0.1"], "labels": {OWNER_LABEL: owner}}
+    fleet = read_fleet({"virtual_machine": [declared]})
+    source.store.write(lambda tx: apply_fleet(tx, source.context, fleet))
+    census_of_it = census({"name": "b", "addresses": [spelling, "10.0.0.2"]}, "c")
+
+    for found in (census_of_it, claim(census_of_it, "b")):
+        done = source.follow(found)
+
+        assert addresses(source) == {"a": ("10.0.0.1",), "b": ("10.0.0.2",), "c": ()}
+        assert done.remarks == (f"b: address {spelling} belongs to a.",)
 
 
 def test_machine_that_is_missing_keeps_its_address_until_it_is_removed(source: Follower) -> None:

@@ -150,7 +150,14 @@ def _follow(host: "ThisHost", flags: Row) -> "Ordered":
 def _unbound(host: "ThisHost", ordered: "Ordered") -> Iterator[str]:
     from forewarn.host_setup.planning import find_unbound  # noqa: PLC0415 - slow to load
 
-    ports = find_unbound(ordered.setup, host.observe(host.read_record()))
+    state = host.observe(host.read_record())
+    absent = [each.port for each in ordered.setup.bindings if each.port not in state.links]
+    if absent:
+        yield (
+            f"Ports that do not exist: {', '.join(absent)}. "
+            "Run this again when their guests have started."
+        )
+    ports = find_unbound(ordered.setup, state)
     if ports:
         yield f"Ports without a binding, which cannot reach 169.254.169.254: {', '.join(ports)}."
 

@@ -6,9 +6,11 @@ with labels and tags as elements in it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Any, Final
 from xml.etree import ElementTree as ET
+
+from forewarn.domain.topology import find_special_purpose, normalise_address
 
 NAMESPACE: Final = "urn:forewarn:fleet"
 """The namespace of our element in the metadata of a domain."""
@@ -81,21 +83,12 @@ def _read_keys(element: ET.Element) -> dict[str, Any]:
 
 def usable_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
     """Return the addresses that a machine can be known by from outside, in one order."""
-    parsed = {_parse(each) for each in addresses}
-    usable = [
-        each
-        for each in parsed
-        if not (each.is_loopback or each.is_link_local or each.is_multicast or each.is_unspecified)
-    ]
+    usable = {
+        ip_address(normalise_address(each)) for each in addresses if not find_special_purpose(each)
+    }
     return tuple(map(str, sorted(usable, key=lambda each: (each.version, int(each)))))
 
 
 def claimed_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
     """Return the addresses of a guest that tells them itself; not so many as a network has."""
     return usable_addresses(addresses)[:_MOST_CLAIMED]
-
-
-def _parse(address: str) -> IPv4Address | IPv6Address:
-    parsed = ip_address(address.partition("%")[0])
-    # Inside IPv6, 127.0.0.1 does not look like what it is.
-    return parsed.ipv4_mapped or parsed if isinstance(parsed, IPv6Address) else parsed

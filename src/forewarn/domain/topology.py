@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import chain, islice
 from typing import Final, TypeAlias, TypeVar
 from weakref import ref
@@ -24,6 +24,7 @@ from forewarn.protocol.vocabulary import role_of
 
 UPDATE_DOMAINS: Final = 5
 FAULT_DOMAINS: Final = 2
+_BROADCAST: Final = IPv4Address("255.255.255.255")
 
 K = TypeVar("K", bound=str)
 T = TypeVar("T")
@@ -327,6 +328,22 @@ def normalise_address(address: str) -> str:
 def is_link_local(address: str) -> bool:
     """Tell whether another network can have the same *address*, as with fe80::1."""
     return ":" in address and IPv6Address(address.partition("%")[0]).is_link_local
+
+
+def find_special_purpose(address: str) -> str:
+    """Return why *address* does not identify one machine, such as "loopback"; or nothing."""
+    try:
+        parsed = ip_address(normalise_address(address))
+    except ValueError:
+        return ""
+    purposes = {
+        "loopback": parsed.is_loopback,
+        "link-local": parsed.is_link_local,
+        "unspecified": parsed.is_unspecified,
+        "multicast": parsed.is_multicast,
+        "broadcast": parsed == _BROADCAST,
+    }
+    return next((purpose for purpose, is_so in purposes.items() if is_so), "")
 
 
 def is_on(vm: VirtualMachine, host: HostName | None) -> bool:

@@ -35,12 +35,14 @@ class SetupOrderError(HostSetupError):
 class Binding:
     """A port of this host, and the MAC and IP addresses that the guest behind it may use.
 
-    *bridge* is the bridge that the port is on, where that is known; *vm* is only for people.
+    *index* is the port's among all interfaces, and *bridge* the bridge that it is on, where that is
+    known; *vm* is only for people.
     """
 
     port: str
     mac: str
     addresses: tuple[IPv4Address | IPv6Address, ...]
+    index: int = 0
     bridge: str = ""
     vm: str = ""
 
@@ -67,13 +69,20 @@ def parse_binding(text: str) -> Binding:
 
 
 def make_binding(
-    port: str, mac: str, addresses: Iterable[str], bridge: str = "", vm: str = ""
+    port: str,
+    mac: str,
+    addresses: Iterable[str],
+    *,
+    index: int = 0,
+    bridge: str = "",
+    vm: str = "",
 ) -> Binding:
     """Return a binding of checked parts; refuse what cannot be one."""
     return Binding(
         port=check_interface(port),
         mac=_check_mac(mac),
         addresses=tuple(dict.fromkeys(map(_check_address, addresses))),
+        index=index,
         bridge=check_interface(bridge) if bridge else "",
         vm=vm,
     )

@@ -23,14 +23,18 @@ class LibvirtPort:
     vm: str
     vm_id: str
     port: str
+    index: int
     mac: str
     bridge: str
 
 
 def read_ports(programs: Programs, uri: str) -> tuple[LibvirtPort, ...]:
     """Return the ports of all guests that run at *uri*."""
+    # Before libvirt says whose they are: a port that is made meanwhile has another index.
+    interfaces = programs.ask("ip", "-json", "link", "show")
+    indexes = {each["ifname"]: each["ifindex"] for each in interfaces if "ifname" in each}
     described = (_describe(programs, uri, vm_id) for vm_id in _list(programs, uri))
-    return tuple(port for xml in described if xml for port in decode_domain(xml))
+    return tuple(port for xml in described if xml for port in decode_domain(xml, indexes))
 
 
 def _list(programs: Programs, uri: str) -> list[str]:
@@ -47,8 +51,11 @@ def _describe(programs: Programs, uri: str, vm_id: str) -> str:
         return ""
 
 
-def decode_domain(xml: str) -> Iterator[LibvirtPort]:
-    """Yield the ports in the XML of a domain: they have names once it has started."""
+def decode_domain(xml: str, indexes: Mapping[str, int]) -> Iterator[LibvirtPort]:
+    """Yield the ports in the XML of a domain that are there: they have names once it has started.
+
+    *indexes* has all interfaces.
+    """
     try:
         domain = ET.fromstring(xml)  # noqa: S314 - from the libvirt of this host
     except ET.ParseError as error:
@@ -56,11 +63,12 @@ def decode_domain(xml: str) -> Iterator[LibvirtPort]:
     for interface in domain.iterfind("./devices/interface"):
         port = _attribute(interface, "target", "dev")
         mac = _attribute(interface, "mac", "address")
-        if port and mac:
+        if port in indexes and mac:
             yield LibvirtPort(
                 vm=domain.findtext("name", ""),
                 vm_id=domain.findtext("uuid", ""),
                 port=port,
+                index=indexes[port],
                 mac=mac,
                 bridge=_attribute(interface, "source", "bridge"),
             )
@@ -118,6 +126,6 @@ def _bind(
     if macs[first.mac.lower()] > 1:
         raise SetupOrderError(f"{who} has the same MAC address as another guest: {first.mac}.")
     try:
-        return make_binding(first.port, first.mac, vm.addresses, first.bridge, vm.name)
+        return make_binding(first.port, first.mac, vm.addresses, index=first.index, vm=vm.name)
     except SetupOrderError as error:
         raise SetupOrderError(f"{who} cannot be bound. {error}") from None

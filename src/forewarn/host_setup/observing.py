@@ -40,6 +40,7 @@ def decode_links(listed: Any, routes: str = "") -> Mapping[str, Link]:
     over = _routes_by_interface(routes)
     return {
         each["ifname"]: Link(
+            index=each.get("ifindex", 0),
             mac=each.get("address", ""),
             bridge=each.get("master", ""),
             kind=each.get("linkinfo", {}).get("info_kind", ""),

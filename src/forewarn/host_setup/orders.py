@@ -31,7 +31,6 @@ class GuestTable(Table):
     port: str
     mac: str
     addresses: tuple[str, ...]
-    bridge: str = ""
 
 
 class SetupTable(Table):
@@ -87,7 +86,7 @@ def read_order(path: Path) -> SetupOrder:
 
 def _bind(guest: GuestTable) -> Binding:
     try:
-        return make_binding(guest.port, guest.mac, guest.addresses, guest.bridge)
+        return make_binding(guest.port, guest.mac, guest.addresses)
     except SetupOrderError as error:
         raise WrongKeyError(error.key, str(error)) from None
 

@@ -58,6 +58,7 @@ class HostSetup:
 class Link:
     """An interface as it is."""
 
+    index: int = 0
     mac: str = ""
     bridge: str = ""
     """The bridge that it is a port of."""
@@ -172,16 +173,18 @@ def settle(setup: HostSetup, record: SetupRecord, state: HostState) -> SetupReco
 
 
 def protect(setup: HostSetup, state: HostState) -> Protection:
-    """Return what rules are made from, with the bridge of each port."""
+    """Return what rules are made from: the bindings whose ports are there, and on which bridge."""
     bindings = find_served(setup.bindings)
     check_bindings(bindings)
     _check_addresses(bindings, state)
-    if not setup.bridges:
-        return Protection(bridges={}, bindings=tuple(replace(b, bridge="") for b in bindings))
-    placed = (replace(each, bridge=_bridge_of(each, setup, state)) for each in bindings)
-    bridges = {name: state.links[name].mac for name in setup.bridges}
+    there = (
+        replace(each, index=link.index, bridge=link.bridge if setup.bridges else "")
+        for each in bindings
+        if (link := state.links.get(each.port)) is not None and each.index in {0, link.index}
+    )
     return Protection(
-        bridges=bridges, bindings=tuple(each for each in placed if each.bridge in bridges)
+        bridges={name: state.links[name].mac for name in setup.bridges},
+        bindings=tuple(each for each in there if each.bridge in (setup.bridges or {""})),
     )
 
 
@@ -195,19 +198,6 @@ def _check_addresses(bindings: Iterable[Binding], state: HostState) -> None:
                     f"({own[address]}).",
                     "correct the binding",
                 )
-
-
-def _bridge_of(binding: Binding, setup: HostSetup, state: HostState) -> str:
-    """Say where a port is: as the kernel says, or else as declared, or else on the only bridge."""
-    link = state.links.get(binding.port)
-    if link is not None:
-        return link.bridge
-    if not binding.bridge and len(setup.bridges) > 1:
-        raise HostSetupError(
-            f"There is no port {binding.port!r}, so its bridge is unknown.",
-            f"start the guest first, or write one of {', '.join(setup.bridges)} as its bridge",
-        )
-    return binding.bridge or setup.bridges[0]
 
 
 def find_unbound(setup: HostSetup, state: HostState) -> tuple[str, ...]:

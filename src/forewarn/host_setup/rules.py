@@ -8,6 +8,9 @@ hides a packet from the rules of the bridge) is not marked, and is dropped.
 Elsewhere a guest may use any address but those of its neighbours: shared addresses, containers and
 guests inside a guest stay as they are.
 
+Ports are known by their index, which the kernel never uses again: a new port with the name of an
+old one is not bound.
+
 Neither half asks for the name of a bridge (`meta ibrname`), which not every kernel can tell.
 """
 
@@ -34,9 +37,9 @@ class Protection:
     bridges: Mapping[str, str]
     bindings: tuple[Binding, ...]
 
-    def ports_of(self, bridge: str) -> tuple[str, ...]:
+    def ports_of(self, bridge: str) -> tuple[int, ...]:
         """Return the bound ports that are on *bridge*."""
-        ports = (each.port for each in self.bindings if each.bridge == bridge)
+        ports = (each.index for each in self.bindings if each.bridge == bridge)
         return tuple(dict.fromkeys(ports))
 
 
@@ -56,8 +59,10 @@ def _bridged(protection: Protection) -> Mapping[str, str]:
     names = _braced(protection.bridges)
     bridge = _sets(bindings) + "".join(
         (
-            _base("prerouting", "dstnat", ("iifname @ports goto guest",)),
+            _base("prerouting", "dstnat", ("iif @ports goto guest",)),
+            _chain("neighbor", _NEIGHBOR),
             _chain("guest", (*_GUEST, *_captures(protection))),
+            _base("input", "filter", _TO_THE_HOST),
             _base("forward", "filter", _BETWEEN_PORTS),
             _base("output", "filter", _FROM_THE_SERVICE),
         )
@@ -84,30 +89,50 @@ _ANSWERED: Final = (
 )
 _NO_OPTIONS: Final = f"ip daddr {METADATA_ADDRESS} ip hdrlength != 5 drop"
 """Where source routes are accepted, a packet gets the address after prerouting has seen another."""
-_OWN: Final = "iifname . ether saddr . ip saddr != @addresses drop"
+_OWN: Final = "iif . ether saddr . ip saddr != @addresses drop"
+_TARGET: Final = "@th,64,128"
+"""The address that a solicitation or an advertisement is about; nft 1.0.6 has no name for it."""
+_LINK_ADDRESS: Final = "@th,208,48"
+"""The MAC address in the option of either."""
+_OWN_TARGET: Final = f"{_TARGET} @known_targets iif . ether saddr . {_TARGET} != @targets drop"
+_NEIGHBOR: Final = (
+    # Behind other headers or options, the receiver would find what is not looked at here.
+    "ip6 nexthdr != ipv6-icmp drop",
+    "ip6 length != { 24, 32 } drop",
+    f"icmpv6 type nd-neighbor-advert {_OWN_TARGET}",
+    # This is how a guest asks whether an address is free; a neighbour that wants it gives it up.
+    f"ip6 saddr :: {_OWN_TARGET}",
+    f"{_LINK_ADDRESS} @known_link_addresses iif . {_LINK_ADDRESS} != @link_addresses drop",
+)
 _GUEST: Final = (
     # Below a priority tag the rules of a bridge see less than the receiver, who takes it off.
     "vlan id 0 drop",
     "ether type 8021ad vlan id 0 drop",
-    "ether saddr @known_macs iifname . ether saddr != @macs drop",
-    "arp saddr ether @known_macs iifname . arp saddr ether != @macs drop",
-    "arp saddr ip @known iifname . arp saddr ether . arp saddr ip != @addresses drop",
+    "ether saddr @known_macs iif . ether saddr != @macs drop",
+    "arp saddr ether @known_macs iif . arp saddr ether != @macs drop",
+    "arp saddr ip @known iif . arp saddr ether . arp saddr ip != @addresses drop",
     f"arp saddr ip {METADATA_ADDRESS} drop",
     f"ip saddr @known {_OWN}",
     f"ip saddr {METADATA_ADDRESS} drop",
-    "ip6 saddr @known_v6 iifname . ether saddr . ip6 saddr != @addresses_v6 drop",
+    "ip6 saddr @known_v6 iif . ether saddr . ip6 saddr != @addresses_v6 drop",
+    "icmpv6 type nd-redirect drop",
+    "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } jump neighbor",
     f"ip daddr {METADATA_ADDRESS} {_OWN}",
 )
+_TO_THE_HOST: Final = (
+    # A guest may be the router of its neighbours, but the host does not send over it.
+    "iif @ports icmpv6 type nd-router-advert drop",
+)
 _BETWEEN_PORTS: Final = (
-    f"iifname @ports arp daddr ip {METADATA_ADDRESS} drop",
-    f"oifname @ports arp daddr ip {METADATA_ADDRESS} drop",
-    f"oifname @ports arp saddr ip {METADATA_ADDRESS} drop",
-    f"oifname @ports ip saddr {METADATA_ADDRESS} drop",
+    f"iif @ports arp daddr ip {METADATA_ADDRESS} drop",
+    f"oif @ports arp daddr ip {METADATA_ADDRESS} drop",
+    f"oif @ports arp saddr ip {METADATA_ADDRESS} drop",
+    f"oif @ports ip saddr {METADATA_ADDRESS} drop",
 )
 _FROM_THE_SERVICE: Final = (
     # Whoever has poisoned a table of this host does not get the answers of a neighbour.
-    f"ip saddr {METADATA_ADDRESS} oifname . ether daddr . ip daddr != @addresses drop",
-    f"arp saddr ip {METADATA_ADDRESS} oifname . arp daddr ip != @places drop",
+    f"ip saddr {METADATA_ADDRESS} oif . ether daddr . ip daddr != @addresses drop",
+    f"arp saddr ip {METADATA_ADDRESS} oif . arp daddr ip != @places drop",
 )
 
 
@@ -119,7 +144,7 @@ def _captures(protection: Protection) -> Iterator[str]:
     for bridge, mac in protection.bridges.items():
         if ports := protection.ports_of(bridge):
             yield (
-                f"iifname {_braced(ports)} ip daddr {METADATA_ADDRESS} ether daddr set {mac} "
+                f"iif {_braced(ports)} ip daddr {METADATA_ADDRESS} ether daddr set {mac} "
                 f"meta pkttype set host meta mark set {MARK:#x}"
             )
 
@@ -129,7 +154,7 @@ def _arp(bindings: Sequence[Binding], places: str) -> str:
     pairs = {(each.mac, str(address)) for each in bindings for address in each.addresses_v4}
     return (
         _known(bindings)
-        + _set("pairs", "ether_addr . ipv4_addr", pairs)
+        + _set("pairs", "type ether_addr . ipv4_addr", pairs)
         + _base(
             "input",
             "filter",
@@ -149,14 +174,14 @@ def _routed(protection: Protection) -> Mapping[str, str]:
     guest = (f"ip saddr @known {_OWN}", f"ip daddr {METADATA_ADDRESS} {_OWN}")
     service = (
         'iifname "lo" accept',
-        *(f"iifname @ports {rule}" for rule in _ANSWERED),
+        *(f"iif @ports {rule}" for rule in _ANSWERED),
         "drop",
     )
     ip = (
         _ports(bindings)
         + _known(bindings)
         + _addresses(bindings)
-        + _base("prerouting", "raw", ("iifname @ports goto guest",))
+        + _base("prerouting", "raw", ("iif @ports goto guest",))
         + _chain("guest", guest)
         + _base("input", "raw", (_NO_OPTIONS, f"ip daddr {METADATA_ADDRESS} goto service"))
         + _chain("service", service)
@@ -165,45 +190,47 @@ def _routed(protection: Protection) -> Mapping[str, str]:
 
 
 def _sets(bindings: Sequence[Binding]) -> str:
-    v6 = {(b.port, b.mac, str(address)) for b in bindings for address in b.addresses_v6}
-    places = {(b.port, str(address)) for b in bindings for address in b.addresses_v4}
+    v6 = {(b.index, b.mac, str(address)) for b in bindings for address in b.addresses_v6}
+    targets = {(b.index, b.mac, f"{address:#x}") for b in bindings for address in b.addresses_v6}
+    links = {(b.index, f"0x{b.mac.replace(':', '')}") for b in bindings}
+    places = {(b.index, str(address)) for b in bindings for address in b.addresses_v4}
     return "".join(
         (
             _ports(bindings),
-            _set("known_macs", "ether_addr", {(b.mac,) for b in bindings}),
-            _set("macs", "ifname . ether_addr", {(b.port, b.mac) for b in bindings}),
+            _set("known_macs", "type ether_addr", {(b.mac,) for b in bindings}),
+            _set("macs", "type iface_index . ether_addr", {(b.index, b.mac) for b in bindings}),
             _known(bindings),
             _addresses(bindings),
-            _set("places", "ifname . ipv4_addr", places),
-            _set("known_v6", "ipv6_addr", {(address,) for _, _, address in v6}),
-            _set("addresses_v6", "ifname . ether_addr . ipv6_addr", v6),
+            _set("places", "type iface_index . ipv4_addr", places),
+            _set("known_v6", "type ipv6_addr", {(address,) for _, _, address in v6}),
+            _set("addresses_v6", "type iface_index . ether_addr . ipv6_addr", v6),
+            _set("known_targets", f"typeof {_TARGET}", {(target,) for _, _, target in targets}),
+            _set("targets", f"typeof iif . ether saddr . {_TARGET}", targets),
+            _set("known_link_addresses", f"typeof {_LINK_ADDRESS}", {(mac,) for _, mac in links}),
+            _set("link_addresses", f"typeof iif . {_LINK_ADDRESS}", links),
         )
     )
 
 
 def _ports(bindings: Sequence[Binding]) -> str:
-    return _set("ports", "ifname", {(b.port,) for b in bindings})
+    return _set("ports", "type iface_index", {(b.index,) for b in bindings})
 
 
 def _known(bindings: Sequence[Binding]) -> str:
     known = {(str(address),) for b in bindings for address in b.addresses_v4}
-    return _set("known", "ipv4_addr", known)
+    return _set("known", "type ipv4_addr", known)
 
 
 def _addresses(bindings: Sequence[Binding]) -> str:
-    triples = {(b.port, b.mac, str(address)) for b in bindings for address in b.addresses_v4}
-    return _set("addresses", "ifname . ether_addr . ipv4_addr", triples)
+    triples = {(b.index, b.mac, str(address)) for b in bindings for address in b.addresses_v4}
+    return _set("addresses", "type iface_index . ether_addr . ipv4_addr", triples)
 
 
-def _set(name: str, kind: str, elements: Iterable[tuple[str, ...]]) -> str:
-    is_named = kind.startswith("ifname")
-    lines = (
-        " . ".join((f'"{first}"' if is_named else first, *rest))
-        for first, *rest in sorted(elements)
-    )
+def _set(name: str, kind: str, elements: Iterable[tuple[int | str, ...]]) -> str:
+    lines = sorted(" . ".join(map(str, element)) for element in elements)
     listed = ",\n            ".join(lines)
     body = f"        elements = {{\n            {listed}\n        }}\n" if listed else ""
-    return f"    set {name} {{\n        type {kind}\n{body}    }}\n"
+    return f"    set {name} {{\n        {kind}\n{body}    }}\n"
 
 
 def _base(hook: str, priority: str, rules: Iterable[str]) -> str:
@@ -215,5 +242,6 @@ def _chain(name: str, rules: Iterable[str]) -> str:
     return f"    chain {name} {{\n{lines}    }}\n"
 
 
-def _braced(names: Iterable[str]) -> str:
-    return "{ " + ", ".join(f'"{name}"' for name in names) + " }"
+def _braced(interfaces: Iterable[str | int]) -> str:
+    quoted = (f'"{each}"' if isinstance(each, str) else str(each) for each in interfaces)
+    return "{ " + ", ".join(quoted) + " }"

@@ -17,6 +17,7 @@ from forewarn.domain.topology import (
     ScopeKind,
     Topology,
     VirtualMachine,
+    find_special_purpose,
     make_scope_id,
     normalise_address,
 )
@@ -78,18 +79,31 @@ def settle_addresses(
 
     *formers* has what machines were before.
     """
+    remarks: list[str] = []
+    stated: dict[VmName, tuple[str, ...]] = {}
+    for each in found:
+        name, before = each.vm.name, formers.get(each.vm.name)
+        # What the fleet has already was looked at when it came, or an operator wants it so.
+        fresh = [it for it in each.vm.addresses if before is None or it not in before.addresses]
+        special = {it: purpose for it in fresh if (purpose := find_special_purpose(it))}
+        remarks += [
+            f"{name}: address {it} is left out: it is {purpose}, so it does not identify one "
+            "machine."
+            for it, purpose in special.items()
+        ]
+        stated[name] = tuple(it for it in each.vm.addresses if it not in special)
     owners = AddressOwners(
         known=known,
-        stated={each.vm.name: tuple(map(_key_of, each.vm.addresses)) for each in found},
+        stated={name: tuple(map(_key_of, addresses)) for name, addresses in stated.items()},
         successors={former.name: name for name, former in formers.items()},
         gone=gone,
         stopped=stopped,
         claims=claims,
     ).find()
-    settled, remarks = [], []
+    settled = []
     for each in found:
         name, before = each.vm.name, formers.get(each.vm.name)
-        addresses = each.vm.addresses or (before.addresses if before else ())
+        addresses = stated[name] or (before.addresses if before else ())
         lost = [it for it in addresses if owners.get(_key_of(it), name) != name]
         remarks += [f"{name}: address {it} belongs to {owners[_key_of(it)]}." for it in lost]
         kept = tuple(dict.fromkeys(it for it in addresses if it not in lost))

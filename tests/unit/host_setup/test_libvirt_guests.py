@@ -37,9 +37,12 @@ XML = """
 </domain>
 """
 ID = "0f6a1f5e-0000-4000-8000-000000000001"
-PORT = LibvirtPort(vm="web-0", vm_id=ID, port="vnet0", mac="52:54:00:00:00:11", bridge="br0")
+INDEXES = {"lo": 1, "vnet0": 5, "vnet1": 6}
+PORT = LibvirtPort(
+    vm="web-0", vm_id=ID, port="vnet0", index=5, mac="52:54:00:00:00:11", bridge="br0"
+)
 ELSEWHERE = LibvirtPort(
-    vm="web-0", vm_id=ID, port="vnet1", mac="52:54:00:00:00:21", bridge="virbr0"
+    vm="web-0", vm_id=ID, port="vnet1", index=6, mac="52:54:00:00:00:21", bridge="virbr0"
 )
 """Of the same guest."""
 
@@ -52,12 +55,17 @@ def vm(name: str, *addresses: str, vm_id: str = "") -> VirtualMachine:
 
 
 def test_domain_names_the_ports_of_its_guest() -> None:
-    assert tuple(decode_domain(XML)) == (PORT, ELSEWHERE)
+    assert tuple(decode_domain(XML, INDEXES)) == (PORT, ELSEWHERE)
+
+
+def test_port_that_was_not_there_is_left_out() -> None:
+    """Its name can belong to an interface that is made later."""
+    assert tuple(decode_domain(XML, {"vnet1": 6})) == (ELSEWHERE,)
 
 
 def test_what_is_no_xml_is_refused() -> None:
     with pytest.raises(HostSetupError, match="invalid XML"):
-        tuple(decode_domain("error: no domain"))
+        tuple(decode_domain("error: no domain", INDEXES))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +77,7 @@ def test_guest_is_found_in_the_fleet(known: VirtualMachine) -> None:
     bindings, problems = bind_ports((PORT, ELSEWHERE), (vm("a", "10.0.0.9"), known), ("br0",))
 
     assert bindings == (
-        make_binding("vnet0", "52:54:00:00:00:11", ("10.0.0.11",), "br0", known.name),
+        make_binding("vnet0", "52:54:00:00:00:11", ("10.0.0.11",), index=5, vm=known.name),
     )
     assert problems == ()
 
@@ -100,7 +108,9 @@ def test_guest_of_another_bridge_is_left_alone() -> None:
     assert bind_ports((ELSEWHERE,), (vm("web-0", "10.0.0.11"),), ("br0",)) == ((), ())
 
 
-OTHER = LibvirtPort(vm="db", vm_id="2", port="vnet7", mac="52:54:00:00:00:17", bridge="br0")
+OTHER = LibvirtPort(
+    vm="db", vm_id="2", port="vnet7", index=7, mac="52:54:00:00:00:17", bridge="br0"
+)
 FLEET = (vm("web-0", "10.0.0.11", vm_id=ID), vm("db", "10.0.0.17"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.host_setup.bindings import HostSetupError, make_binding, parse_binding
+from forewarn.host_setup.bindings import HostSetupError, parse_binding
 from forewarn.host_setup.dhcp_options import dnsmasq_file
 from forewarn.host_setup.planning import (
     DNSMASQ_FILE,
@@ -275,20 +275,19 @@ def test_port_of_another_bridge_gets_no_rules() -> None:
     assert [each.port for each in protect(SETUP, state).bindings] == ["vnet1"]
 
 
-def test_port_that_is_not_there_yet_is_on_the_only_bridge() -> None:
-    state = HostState(links={"br0": BRIDGE})
+def test_port_that_is_not_there_gets_no_rules() -> None:
+    """The name says nothing about the guest that will be behind it."""
+    state = replace(FRESH, links={"br0": BRIDGE, "vnet1": Link(bridge="br0", index=7)})
 
-    assert {each.bridge for each in protect(SETUP, state).bindings} == {"br0"}
+    assert protect(SETUP, state).bindings == (replace(OTHER, bridge="br0", index=7),)
 
 
-def test_port_that_is_not_there_yet_is_on_the_bridge_that_is_declared() -> None:
-    state = HostState(links={"br0": BRIDGE, "br1": BRIDGE})
-    declared = make_binding("vnet0", "52:54:00:00:00:11", ("10.0.0.11",), "br1")
-    setup = HostSetup(bridges=("br0", "br1"), bindings=(declared,))
+def test_port_that_was_made_after_libvirt_was_asked_gets_no_rules() -> None:
+    state = replace(FRESH, links={**FRESH.links, "vnet0": Link(bridge="br0", index=7)})
 
-    assert protect(setup, state).bindings == (declared,)
-    with pytest.raises(HostSetupError, match="its bridge is unknown"):
-        protect(replace(setup, bindings=(GUEST,)), state)
+    for index, bound in ((0, True), (7, True), (6, False)):
+        setup = replace(SETUP, bindings=(replace(GUEST, index=index),))
+        assert bool(protect(setup, state).bindings) == bound
 
 
 def test_ports_without_a_binding_are_named() -> None:
