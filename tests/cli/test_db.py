@@ -233,6 +233,44 @@ def test_password_on_the_command_line_is_accepted_with_a_warning(
     assert "Traceback" not in said.output
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve", "--fleet", "missing.toml", "--database", "X"),
+        ("config", "show", "--database", "X"),
+        ("db", "upgrade", "--database", "X"),
+        ("db", "backup", "copy.db", "--database", "X"),
+        ("db", "backup", "X/copy.db"),
+        ("db", "check", "X"),
+        ("db", "check", "--database", "X"),
+        ("db", "copy", "X", "copy.db"),
+        ("db", "copy", "forewarn.db", "X"),
+        ("db", "mark-restored", "--database", "X"),
+        ("db", "restore", "X"),
+        ("token", "renew-admin", "--database", "X"),
+        ("doctor",),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    "database", ["host=db password=hunter2", "postgresql:/u:hunter2@db/x", "//u:hunter2@db/x"]
+)
+def test_password_in_what_is_no_url_is_never_shown(
+    words: tuple[str, ...], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(open_sqlite("forewarn.db")):
+        pass
+    if words == ("doctor",):
+        monkeypatch.setenv("FOREWARN_DATABASE", database)
+
+    said = CliRunner().invoke(app, [word.replace("X", database) for word in words])
+
+    assert said.exit_code != 0
+    assert "hunter2" not in said.output
+    assert not [each for each in tmp_path.rglob("*") if "hunter2" in each.name]
+
+
 def test_admin_token_of_all_replicas_is_renewed(url: str, tmp_path: Path) -> None:
     run("upgrade", "--database", url)
     words = ["token", "renew-admin", "--database", url, "--state-dir", str(tmp_path / "state")]

@@ -144,7 +144,7 @@ class PostgresAddress:
         try:
             self._given = conninfo_to_dict(url)
         except psycopg.ProgrammingError:
-            raise DatabaseUrlError(url.partition("://")[0] + "://…") from None
+            raise DatabaseUrlError from None
 
     def __str__(self) -> str:
         return describe_place(self.place)
