@@ -1,6 +1,7 @@
 """`forewarn db` on PostgreSQL; on a file it is in tests/cli/golden."""
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Generator
 from contextlib import closing
@@ -231,6 +232,18 @@ def test_password_on_the_command_line_is_accepted_with_a_warning(
     assert "PGPASSFILE" in said.stderr
     assert "hunter2" not in said.output
     assert "Traceback" not in said.output
+
+
+def test_upgrade_leaves_a_newer_schema_alone_and_prints_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    with closing(open_sqlite(path)):
+        pass
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    said = CliRunner().invoke(app, ["db", "upgrade", "--database", str(path)])
+
+    assert said.output == f"{path} is up to date\n"
 
 
 @pytest.mark.parametrize(
