@@ -603,9 +603,7 @@ def test_tables_of_another_role_on_the_search_path_are_not_used(
         leadership = DatabaseLeadership(store.address, "one")
         assert leadership.campaign() == 1
         leadership.close()
-        itself = ReplicaIdentity(
-            replica_id="1", name="one", address="", version="1", settings={}
-        )
+        itself = ReplicaIdentity(replica_id="1", name="one", address="", version="1", settings={})
         replicas = DatabaseReplicas(store, itself)
         replicas.report()
         assert [each.identity.name for each in replicas.call_roll().replicas] == ["one"]

@@ -94,7 +94,7 @@ class Refusals:
         subject: str = NOBODY,
         is_valid: bool = False,
     ) -> AuditEntry:
-        """Return the line about a change that was refused to *who*, whose token *is_valid* or not."""
+        """Return the line about a refused change; *is_valid* says whether the token of *who* is."""
         context = self._services.context(who)
         return AuditEntry(
             at=context.at,
