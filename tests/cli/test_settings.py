@@ -113,6 +113,7 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         "postgresql:///host%3Ddb%20password%3Dhunter2",
         "postgresql:///u:hunter2@db/x",
         "postgresql:///u:hunter2%40db",
+        "postgresql:///u%3Ahunter2%40db",
     ],
 )
 def test_malformed_database_is_refused_without_its_password(given: str) -> None:
@@ -130,6 +131,7 @@ def test_malformed_database_is_refused_without_its_password(given: str) -> None:
         "postgresql://%2Frun%2Fpostgresql/x",
         "postgresql://u:p%40%2F%3Aw@a:1,[::1]:2,c/x?sslmode=require&options=-csearch_path%3Dx",
         "postgresql://u:@db?connect_timeout=9",
+        "postgresql://me%40corp:pw@db/x",
         "postgresql:///?service=forewarn",
     ],
 )

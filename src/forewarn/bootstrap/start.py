@@ -340,9 +340,7 @@ def _keep_admin_token(directory: Path, secret: str) -> Path:
 class AdminToken:
     """The secret of the admin, read again when it was renewed; *note* is told the new one."""
 
-    def __init__(
-        self, directory: Path, secret: str, note: Callable[[str], object] = lambda _: None
-    ) -> None:
+    def __init__(self, directory: Path, secret: str, note: Callable[[str], object]) -> None:
         self._note = note
         self._path = directory / ADMIN_TOKEN_FILE
         self._secret = secret

@@ -22,7 +22,7 @@ _PARAMETER: Final = re.compile(
 """A parameter of the query of a URL, or of a conninfo string such as `host=db user=forewarn`."""
 _SECRET_NAME: Final = re.compile("passw|secret|scram_", re.IGNORECASE)
 _HOST: Final = r"(?:\[[^\]\s]*\]|[^\s/?#@:,\[\]]*)(?::\d*)?"
-_NAME: Final = r"(?:(?!%3A|%3D|%40)[^\s/?#@:=])*"
+_NAME: Final = r"(?:(?!%3A|%3D)[^\s/?#@:=])*"
 _POSTGRES_URL: Final = re.compile(
     rf"postgresql://(?:{_NAME}(?::[^\s/?#@]*)?@)?{_HOST}(?:,{_HOST})*(?:/{_NAME})?(?:\?[^\s#]*)?",
     re.IGNORECASE,
