@@ -209,10 +209,12 @@ def run(*command: str) -> str:
 
 def set_clock_ahead(url: str, *, minutes: int) -> None:
     """Have the clock of a database be ahead of that of this machine, for connections from now."""
-    ahead = f"SELECT pg_catalog.clock_timestamp() + interval '{minutes} minutes'"
+    ahead = f"SELECT pg_catalog.clock_of_machine() + interval '{minutes} minutes'"
+    body = f"RETURNS timestamptz LANGUAGE sql AS $${ahead}$$"
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in (
-            f"CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $${ahead}$$",
-            f"ALTER DATABASE {make_url(url).database} SET search_path = public, pg_catalog",
+            "SET allow_system_table_mods = on",
+            "ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO clock_of_machine",
+            f"CREATE FUNCTION pg_catalog.clock_timestamp() {body}",
         ):
             connection.execute(statement.encode())

@@ -45,7 +45,7 @@ from forewarn.wording.addresses import (
     check_network,
     parse_address,
 )
-from forewarn.wording.database_urls import hide_passwords
+from forewarn.wording.database_urls import has_password, hide_passwords, is_postgres_url
 from forewarn.wording.durations import DurationError, parse_duration
 from forewarn.wording.invalid_values import say_invalid
 
@@ -68,12 +68,19 @@ def _check_control(text: str) -> str:
 
 
 def _check_database(url: str) -> str:
+    # What is malformed is not repeated: there may be a password in it.
     if url.startswith((POSTGRESQL, "postgres://")):
-        return f"{POSTGRESQL}{url.partition('://')[2]}"
+        url = f"{POSTGRESQL}{url.partition('://')[2]}"
+        if not is_postgres_url(url):
+            raise ValueError(
+                "not a valid PostgreSQL URL; use postgresql://USER:PASSWORD@HOST/DB, and encode "
+                "special characters: @ as %40, : as %3A, / as %2F"
+            )
+        return url
     if url and _SCHEME.match(url) is None:
-        return f"{SQLITE}{url}"
-    if not url.startswith(SQLITE) or len(url) == len(SQLITE):
-        # Not repeated: there may be a password in it.
+        url = f"{SQLITE}{url}"
+    path = url.removeprefix(SQLITE)
+    if path in {"", url} or has_password(path):
         raise ValueError(
             "not a valid database URL; use PATH, sqlite:///PATH or postgresql://HOST/DB"
         )
@@ -123,7 +130,11 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True
+        env_prefix=PREFIX,
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,
     )
 
     database: Annotated[str, AfterValidator(_check_database)] = _setting("database")

@@ -1,6 +1,7 @@
 """`forewarn db` on PostgreSQL; on a file it is in tests/cli/golden."""
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Generator
 from contextlib import closing
@@ -231,6 +232,56 @@ def test_password_on_the_command_line_is_accepted_with_a_warning(
     assert "PGPASSFILE" in said.stderr
     assert "hunter2" not in said.output
     assert "Traceback" not in said.output
+
+
+def test_upgrade_leaves_a_newer_schema_alone_and_prints_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    with closing(open_sqlite(path)):
+        pass
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    said = CliRunner().invoke(app, ["db", "upgrade", "--database", str(path)])
+
+    assert said.output == f"{path} is up to date\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve", "--fleet", "missing.toml", "--database", "X"),
+        ("config", "show", "--database", "X"),
+        ("db", "upgrade", "--database", "X"),
+        ("db", "backup", "copy.db", "--database", "X"),
+        ("db", "backup", "X/copy.db"),
+        ("db", "check", "X"),
+        ("db", "check", "--database", "X"),
+        ("db", "copy", "X", "copy.db"),
+        ("db", "copy", "forewarn.db", "X"),
+        ("db", "mark-restored", "--database", "X"),
+        ("db", "restore", "X"),
+        ("token", "renew-admin", "--database", "X"),
+        ("doctor",),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    "database", ["host=db password=hunter2", "postgresql:/u:hunter2@db/x", "//u:hunter2@db/x"]
+)
+def test_password_in_what_is_no_url_is_never_shown(
+    words: tuple[str, ...], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(open_sqlite("forewarn.db")):
+        pass
+    if words == ("doctor",):
+        monkeypatch.setenv("FOREWARN_DATABASE", database)
+
+    said = CliRunner().invoke(app, [word.replace("X", database) for word in words])
+
+    assert said.exit_code != 0
+    assert "hunter2" not in said.output
+    assert not [each for each in tmp_path.rglob("*") if "hunter2" in each.name]
 
 
 def test_admin_token_of_all_replicas_is_renewed(url: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from traceback import format_exception
 from types import NoneType
 from typing import get_args, get_origin
 
@@ -84,6 +85,67 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREWARN_METADATA", "127.0.0.1:80, [::1]:80,unix:/run/forewarn.sock")
 
     assert load_settings({}).metadata == ("127.0.0.1:80", "[::1]:80", "unix:/run/forewarn.sock")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "host=db password=hunter2",
+        "password='hunter2' host=db",
+        "host%3Ddb%20password%3Dhunter2",
+        "sqlite:///host=db password=hunter2",
+        "sqlite:///forewarn.db?password=hunter2",
+        "postgresql:/u:hunter2@db/x",
+        "postgresql%3A//u:hunter2@db/x",
+        "u:hunter2@db/x",
+        "//u:hunter2@db/x",
+        "mysql://u:hunter2@db/x",
+        "postgresql://u:x@hunter2@db/x",
+        "postgresql://u:x/hunter2@db/x",
+        "postgresql://u:x?hunter2@db/x",
+        "postgresql://u:x hunter2@db/x",
+        "postgresql://u:x#hunter2@db/x",
+        "postgresql://u%3Ahunter2@db/x",
+        "postgresql://u:hunter2/x",
+        "postgresql://postgresql://u:hunter2@db/x",
+        "postgresql://host=db password=hunter2",
+        "postgresql:///host=db password=hunter2",
+        "postgresql:///host%3Ddb%20password%3Dhunter2",
+        "postgresql:///u:hunter2@db/x",
+        "postgresql:///u:hunter2%40db",
+        "postgresql:///u%3Ahunter2%40db",
+    ],
+)
+def test_malformed_database_is_refused_without_its_password(given: str) -> None:
+    with pytest.raises(SettingsError, match="Invalid setting database: not a valid ") as refused:
+        load_settings({"database": given})
+
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "postgresql://",
+        "postgresql:///x?host=%2Frun%2Fpostgresql&user=me@there",
+        "postgresql://%2Frun%2Fpostgresql/x",
+        "postgresql://u:p%40%2F%3Aw@a:1,[::1]:2,c/x?sslmode=require&options=-csearch_path%3Dx",
+        "postgresql://u:@db?connect_timeout=9",
+        "postgresql://me%40corp:pw@db/x",
+        "postgresql:///?service=forewarn",
+    ],
+)
+def test_well_formed_url_of_a_server_is_taken_as_it_is(given: str) -> None:
+    assert load_settings({"database": given}).database == given
+
+
+def test_traceback_of_a_malformed_database_does_not_show_its_password() -> None:
+    flags = {"database": "mysql://u:hunter2@db/x"}
+
+    with pytest.raises(SettingsError) as refused:
+        load_settings(flags)
+
+    assert "hunter2" not in "".join(format_exception(refused.value))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from forewarn.cli.app import app
 from forewarn.cli.scenario import describe_step
-from forewarn.desk.refusals import ADDRESSES_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
+from forewarn.desk.refusals import CALLERS_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
 from forewarn.domain.blockers import BlockerKind, VerdictKind
 from forewarn.domain.fault import FAULTS
 from forewarn.domain.roles import MAY
@@ -134,9 +134,9 @@ def test_roles_of_the_reference_are_those_there_are() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE) == list(MAY.items())
-    assert f"at most {LINES_PER_MINUTE} refusals for one address" in page
-    assert f"{LINES_OF_ALL} for all addresses together" in page
-    assert f"beyond {ADDRESSES_PER_MINUTE} addresses" in page
+    assert f"at most {LINES_PER_MINUTE} refusals for one valid token" in page
+    assert f"{LINES_PER_MINUTE} for one address, and {LINES_OF_ALL} for all addresses" in page
+    assert f"beyond {CALLERS_PER_MINUTE} tokens or addresses" in page
 
 
 def test_faults_of_the_reference_are_those_there_are() -> None:

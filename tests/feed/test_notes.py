@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from tests.feed.conftest import Center, machine
 
 from forewarn.domain.names import VmName
-from forewarn.feed.notes import SELDOM, Notes
+from forewarn.feed.notes import MOST_COUNTED, SELDOM, Notes
 from forewarn.feed.upstream import Upstream
 from forewarn.ports.metrics import Tally
 
@@ -87,6 +87,19 @@ def test_what_could_not_be_told_is_told_later(center: Center) -> None:
     assert [line["event"] for line in logs] == ["notes_not_sent"], "told once"
     assert center.polled == [(A,)]
     assert center.tally.posts == 2
+
+
+def test_counts_of_a_long_outage_are_told_in_parts_that_the_server_takes(center: Center) -> None:
+    noting = Noting(center)
+    noting.tally.posts += 2 * MOST_COUNTED + 3
+    noting.tally.refusals[404] += 7
+    told = []
+    for _ in range(4):
+        noting.wait(SELDOM)
+        told.append(center.tally.posts)
+
+    assert told == [MOST_COUNTED, 2 * MOST_COUNTED, *([2 * MOST_COUNTED + 3] * 2)]
+    assert center.tally.refusals == {404: 7}
 
 
 def test_end_tells_what_is_left(center: Center) -> None:

@@ -1,9 +1,11 @@
 """What relays may ask on behalf of virtual machines, and of which."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from urllib.parse import quote
 
+import httpx2
 import pytest
 from tests.feed.conftest import TIMEOUT, Center, machine, scope_of
 from tests.http.conftest import MORNING, TOKEN
@@ -12,6 +14,7 @@ from tests.waiting import wait_until
 from forewarn.domain.access import Token
 from forewarn.domain.names import VmName
 from forewarn.domain.roles import Role
+from forewarn.feed.notes import MOST_AT_ONCE, MOST_COUNTED
 from forewarn.operations.access import TokenOrder, create_token, hash_secret, revoke_token
 from forewarn.protocol.vocabulary import EventId
 
@@ -173,6 +176,52 @@ def test_counts_that_are_noted_are_added(center: Center) -> None:
     assert center.tally.polls["2020-07-01"] == 14
     assert "2999-01-01" not in center.tally.polls
     assert (center.tally.posts, center.tally.refusals) == (4, {404: 6})
+
+
+HIGH = f"{MOST_COUNTED + 1} is too high; the maximum is {MOST_COUNTED}."
+WHOLE = "is not a whole number."
+
+
+@pytest.mark.parametrize(
+    ("notes", "sentence"),
+    [
+        ('{"posts": 9007199254740992}', "posts: 9007199254740992 is too high; the maximum is 1"),
+        (f'{{"posts": {MOST_COUNTED + 1}}}', f"posts: {HIGH}"),
+        (f'{{"polls": {{"2020-07-01": {MOST_COUNTED + 1}}}}}', f"2020-07-01: {HIGH}"),
+        (f'{{"refusals": {{"404": {MOST_COUNTED + 1}}}}}', f"404: {HIGH}"),
+        ('{"posts": -1}', "posts: -1 is too low; the minimum is 0."),
+        ('{"posts": NaN}', f"posts: nan {WHOLE}"),
+        ('{"posts": Infinity}', f"posts: inf {WHOLE}"),
+        ('{"posts": 1.0}', f"posts: 1.0 {WHOLE}"),
+        ('{"posts": true}', f"posts: True {WHOLE}"),
+        ('{"posts": "1"}', f"posts: '1' {WHOLE}"),
+        ('{"polls": {"2020-07-01": true}}', f"2020-07-01: True {WHOLE}"),
+        ('{"refusals": {"404": -1}}', "404: -1 is too low; the minimum is 0."),
+        ('{"refusals": {"200": 1}}', "200 is too low; the minimum is 400."),
+        (
+            json.dumps({"polls": dict.fromkeys(map(str, range(101)), 1)}),
+            "polls: it has more than 100 items.",
+        ),
+        (json.dumps({"polls": {"x" * 129: 1}}), "it has more than 128 characters."),
+        (
+            json.dumps({"polled": ["a"] * (MOST_AT_ONCE + 1)}),
+            f"polled: it has more than {MOST_AT_ONCE} items.",
+        ),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_notes_that_cannot_be_are_refused_and_change_nothing(
+    center: Center, notes: str, sentence: str
+) -> None:
+    headers = {"Authorization": f"Bearer {center.relay_token('kvm-1')}"}
+    url = f"http://127.0.0.1:{center.port}/api/v1/front/notes"
+
+    answer = httpx2.post(url, headers=headers, content=notes)
+
+    assert answer.status_code == 422
+    assert sentence in answer.json()["detail"]
+    assert (center.tally.posts, center.tally.refusals, center.polled) == (0, {}, [])
+    assert set(center.tally.polls.values()) == {0}
 
 
 @pytest.mark.parametrize("place", ["9" * 5000, "x:y", ":", "%00", "²"])

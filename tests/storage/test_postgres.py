@@ -21,7 +21,9 @@ from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import AuditEntry
+from forewarn.ports.replicas import ReplicaIdentity
 from forewarn.ports.store import SERVER_PAUSE, StoreUnavailableError, Transaction
+from forewarn.storage.administration import back_up, mark_restored
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore, open_postgres
@@ -33,6 +35,7 @@ from forewarn.storage.postgres_session import (
     PostgresSession,
     without_nul,
 )
+from forewarn.storage.replicas import DatabaseReplicas
 from forewarn.storage.transaction import Changes
 
 NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
@@ -548,3 +551,144 @@ def test_server_that_is_too_old_is_refused(version: str) -> None:
     assert str(refused.value).endswith(
         f"cannot be used: it is PostgreSQL {said}; forewarn needs 14 or newer."
     )
+
+
+# Owned by a role that may create schemas; the server's role comes across them on its search path.
+SHADOWS = """
+DROP ROLE IF EXISTS mallory;
+CREATE ROLE mallory;
+CREATE SCHEMA forewarn AUTHORIZATION mallory;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO mallory;
+SET ROLE mallory;
+GRANT ALL ON SCHEMA forewarn TO PUBLIC;
+CREATE TABLE forewarn.leases (LIKE public.leases INCLUDING ALL);
+CREATE TABLE forewarn.changes (LIKE public.changes INCLUDING ALL);
+CREATE TABLE forewarn.replicas (LIKE public.replicas INCLUDING ALL);
+CREATE TABLE forewarn.settings (LIKE public.settings INCLUDING ALL);
+CREATE TABLE forewarn.audit (LIKE public.audit INCLUDING ALL);
+GRANT ALL ON ALL TABLES IN SCHEMA forewarn TO PUBLIC
+"""
+SHADOWED = ("leases", "changes", "replicas", "settings", "audit")
+
+
+@pytest.fixture
+def shadowed_url(postgres: Cluster) -> Iterator[str]:
+    """Return the URL of a database whose default search path leads to tables of another role."""
+    url = postgres.new_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(SHADOWS)
+    yield url
+    postgres.drop(url)
+    postgres.run_sql("DROP ROLE mallory")
+
+
+def count_rows(url: str, schema: str) -> dict[str, int]:
+    def count(table: str) -> int:
+        query = f"SELECT count(*) FROM {schema}.{table}"  # noqa: S608
+        return int(connection.execute(query.encode()).fetchall()[0][0])
+
+    with psycopg.connect(url) as connection:
+        return {table: count(table) for table in SHADOWED}
+
+
+def test_tables_of_another_role_on_the_search_path_are_not_used(
+    shadowed_url: str, tmp_path: Path
+) -> None:
+    with closing(open_postgres(shadowed_url)) as store, closing(open_postgres(shadowed_url)) as two:
+        heard = Heard(two)
+        store.write(pause(1))
+        entry = AuditEntry(at=NOW, maintenance_time=NOW, who="a", action="create", subject="x")
+        store.write(lambda tx: tx.append_audit(entry))
+        heard.wait_for(lambda change: change.sequence == 1)
+        leadership = DatabaseLeadership(store.address, "one")
+        assert leadership.campaign() == 1
+        leadership.close()
+        itself = ReplicaIdentity(replica_id="1", name="one", address="", version="1", settings={})
+        replicas = DatabaseReplicas(store, itself)
+        replicas.report()
+        assert [each.identity.name for each in replicas.call_roll().replicas] == ["one"]
+        assert store.read(lambda reading: reading.audit())[0].who == "a"
+        before = count_rows(shadowed_url, "public")
+        replicas.leave()
+
+    back_up(shadowed_url, tmp_path / "copy.db", at=NOW, tell=lambda *_: None)
+    mark_restored(shadowed_url, at=NOW)
+
+    assert min(before.values()) > 0
+    assert set(count_rows(shadowed_url, "forewarn").values()) == {0}
+
+
+def test_temporary_tables_come_after_those_of_the_server(postgres_url: str) -> None:
+    with PostgresAddress(postgres_url).connect() as connection:
+        connection.execute("CREATE TEMP TABLE leases (LIKE public.leases)")
+        found = connection.execute("SELECT 'leases'::regclass = 'public.leases'::regclass")
+
+        assert found.fetchone() == (True,)
+
+
+def test_schema_is_that_of_the_url(postgres: Cluster) -> None:
+    url = postgres.empty_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute('CREATE SCHEMA "Own, one"')
+    chosen = f"{url}?options=-csearch_path%3D%22Own%2C%5C%20one%22%2Cpublic"
+
+    for _ in range(2):
+        with closing(open_postgres(chosen)) as store:
+            store.write(pause(1))
+
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT schemaname FROM pg_tables WHERE tablename = 'leases'"
+        ).fetchall()
+    postgres.drop(url)
+    assert rows == [("Own, one",)]
+
+
+def test_schema_of_the_tables_is_found_wherever_it_is_on_the_path(postgres: Cluster) -> None:
+    url = postgres.new_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA empty")
+
+    with closing(open_postgres(f"{url}?options=-csearch_path%3Dempty%2Cpublic")) as store:
+        store.write(pause(1))
+
+    postgres.drop(url)
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("public,other", 'it has tables of forewarn in the schemas "public", "other"; select one'),
+        ("nowhere", "its search_path contains no schema that exists"),
+    ],
+)
+def test_search_path_that_leads_to_no_schema_or_to_two_is_refused(
+    postgres: Cluster, path: str, sentence: str
+) -> None:
+    url = postgres.new_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA other")
+        connection.execute("CREATE TABLE other.write_lock (LIKE public.write_lock)")
+
+    with pytest.raises(DatabaseUnusableError, match=sentence):
+        open_postgres(f"{url}?options=-csearch_path%3D{path}")
+
+    postgres.drop(url)
+
+
+def test_connections_of_a_running_server_keep_to_their_schema(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    store.write(pause(1))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA forewarn")
+        connection.execute("CREATE TABLE forewarn.write_lock (LIKE public.write_lock)")
+    try:
+        cut_off_all(postgres_url)
+
+        store.write(pause(2))
+
+        assert store.read(lambda reading: reading.setting(SERVER_PAUSE)) == "2"
+    finally:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA forewarn CASCADE")

@@ -25,6 +25,7 @@ from sqlalchemy import (
     String,
     inspect,
 )
+from structlog.testing import capture_logs
 from tests.next_release import NEXT_REVISION, become_next_release
 from tests.upgrade.conftest import Database
 
@@ -35,6 +36,7 @@ from forewarn.storage.errors import (
     DatabaseOutdatedError,
     DatabaseTooNewError,
     DatabaseUnreleasedError,
+    NotADatabaseError,
 )
 from forewarn.storage.schema import HEAD, REVISIONS, WORKS_WITH
 from forewarn.storage.tables import metadata
@@ -209,6 +211,63 @@ def _write_something(tx: Transaction) -> None:
     tx.put_setting("clock", "real")
     tx.put_soak(ScopeId("web"), at + timedelta(hours=1), at=at)
     tx.append_audit(AuditEntry(at=at, maintenance_time=at, who="ada", action="a", subject="x"))
+
+
+@pytest.mark.parametrize("revision", ["9999", "1", "0100x", "head"])
+def test_later_schema_that_works_with_this_release_is_logged_once(
+    database: Database, revision: str
+) -> None:
+    database.upgrade()
+    database.run(HAS_SCHEMA.format(revision), WORKS_FROM.format(HEAD))
+
+    with capture_logs() as logs, closing(database.open()) as store:
+        store.write(_write_something)
+
+    assert [line for line in logs if line["event"] == "newer_schema"] == [
+        {"event": "newer_schema", "log_level": "info", "schema": revision, "known": HEAD}
+    ]
+
+
+def test_own_schema_is_not_logged(database: Database) -> None:
+    database.upgrade()
+
+    with capture_logs() as logs:
+        database.prepare(migrate=True)
+
+    assert logs == []
+
+
+@pytest.mark.parametrize("revision", ["9999", "1", "0100x", "head"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        WORKS_FROM.format("9999"),
+        WORKS_FROM.format("0099"),
+        "DELETE FROM settings WHERE name = 'schema_works_with'",
+    ],
+)
+def test_schema_that_names_no_revision_of_this_release_is_refused(
+    database: Database, revision: str, change: str
+) -> None:
+    database.upgrade()
+    database.run(HAS_SCHEMA.format(revision), change)
+
+    with pytest.raises(DatabaseTooNewError, match=f"has schema {revision}, which this release"):
+        database.open()
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM alembic_version", "INSERT INTO alembic_version VALUES ('9999')"]
+)
+@pytest.mark.parametrize("migrate", [True, False])
+def test_database_that_does_not_say_which_schema_it_has_is_refused(
+    database: Database, change: str, *, migrate: bool
+) -> None:
+    database.upgrade()
+    database.run(change)
+
+    with pytest.raises(NotADatabaseError):
+        database.prepare(migrate=migrate)
 
 
 @pytest.mark.parametrize("works_with", ["9998", ""])

@@ -3,6 +3,7 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -12,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import forewarn
 from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.bootstrap.replica import Replica
-from forewarn.bootstrap.start import AdminToken
+from forewarn.bootstrap.start import AdminToken, note_admin_token
 from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.connections.listeners import stop_listening
 from forewarn.console.app import create_console
@@ -28,6 +29,7 @@ from forewarn.domain.access import ADMIN
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.discovery import find_sources
 from forewarn.operations.pausing import find_pause
+from forewarn.ports.entries import Actor
 from forewarn.telemetry.metrics import FigureSources, exporter
 from forewarn.wording.addresses import TcpAddress, parse_address
 
@@ -132,13 +134,19 @@ def _touching(pulse: Pulse, scope: Scope, send: Send) -> Send:
 def _make_services(
     replica: Replica, ledger_watch: LedgerWatch, refused: Counter[str], is_ready: Callable[[], bool]
 ) -> Services:
+    directory = replica.settings.state_directory
+
+    def note_renewal(secret: str) -> None:
+        context = replace(replica.context(ADMIN), actor=Actor.SERVER)
+        replica.store.submit(lambda tx: note_admin_token(tx, context, directory, secret))
+
     authenticator = Authenticator(
         store=replica.store,
         now=replica.wall.now,
         admin=ADMIN,
         admin_secret=None
         if replica.settings.is_shared
-        else AdminToken(replica.settings.state_directory, replica.token),
+        else AdminToken(directory, replica.token, note_renewal),
     )
     return Services(
         store=replica.store,

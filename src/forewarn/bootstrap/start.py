@@ -2,7 +2,7 @@
 
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -24,11 +24,18 @@ from forewarn.files.fleet import (
 )
 from forewarn.files.fleet_lines import FleetLines, subject_of
 from forewarn.files.toml import NotTomlError, decode, place
-from forewarn.operations.access import grant_admin, is_secret_of, new_secret
+from forewarn.operations.access import (
+    RENEW_ADMIN,
+    grant_admin,
+    hash_secret,
+    is_secret_of,
+    new_secret,
+)
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.inventory import FleetChange, FleetPlan, apply_fleet, find_vm, plan_fleet
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.placements import leave_moved
+from forewarn.operations.recording import record_audit
 from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.clock import VIRTUAL_NOW, Clock
@@ -45,6 +52,8 @@ log = structlog.get_logger()
 
 _ADMIN_TOKEN_PLACE: Final = "admin_token_place"  # noqa: S105 - where it is, not what it is
 """The setting that says where the replica that made the admin token has left it."""
+_ADMIN_TOKEN_HASH: Final = "admin_token_hash"  # noqa: S105 - the name of a setting
+"""The setting that says which admin token the server with this file knew last."""
 # What a host is doing must not keep the server from answering polls.
 _AT_START: Final = ApplyOptions(skip_busy=True)
 _MOST_LINES: Final = 50
@@ -187,6 +196,8 @@ def _begin(
     directory = settings.state_directory
     share = settings.is_shared
     token = _share_admin_token(tx, context, directory) if share else _admin_token(directory)
+    if not share:
+        note_admin_token(tx, context, directory, token)
     return StartingPoint(clock=clock, token=token, change=change)
 
 
@@ -278,25 +289,42 @@ def _read_kept(directory: Path) -> str:
         return ""
 
 
-def _make_shared_admin_token(tx: Transaction, context: Context, directory: Path) -> str:
+def _make_shared_admin_token(
+    tx: Transaction, context: Context, directory: Path, *, is_renewed: bool = False
+) -> str:
     secret = new_secret()
-    path = _keep_admin_token(directory, secret)
-    grant_admin(tx, context, ADMIN, secret)
-    tx.put_setting(_ADMIN_TOKEN_PLACE, f"{path.absolute()} on {socket.gethostname()}")
+    _keep_admin_token(directory, secret)
+    place = _say_place(directory)
+    grant_admin(tx, context, ADMIN, secret, renewed_in=place if is_renewed else "")
+    tx.put_setting(_ADMIN_TOKEN_PLACE, place)
     return secret
+
+
+def _say_place(directory: Path) -> str:
+    return f"{(directory / ADMIN_TOKEN_FILE).absolute()} on {socket.gethostname()}"
 
 
 def renew_shared_admin_token(store: Store, settings: Settings, at: datetime) -> Path:
     """Put a new admin token into the state directory; all replicas take it, and no other."""
     directory = settings.state_directory
     context = _context(settings, at, at)
-    store.write(lambda tx: _make_shared_admin_token(tx, context, directory))
+    store.write(lambda tx: _make_shared_admin_token(tx, context, directory, is_renewed=True))
     return directory / ADMIN_TOKEN_FILE
 
 
 def renew_admin_token(directory: Path) -> Path:
     """Put a new admin token into the state *directory*; a running server takes it from there."""
     return _keep_admin_token(directory, new_secret())
+
+
+def note_admin_token(tx: Transaction, context: Context, directory: Path, secret: str) -> None:
+    """Write down that *secret* is another than the last, if it is: a command has replaced it."""
+    known, token_hash = tx.setting(_ADMIN_TOKEN_HASH), hash_secret(secret)
+    if known == token_hash:
+        return
+    tx.put_setting(_ADMIN_TOKEN_HASH, token_hash)
+    if known is not None:
+        record_audit(tx, context, RENEW_ADMIN, ADMIN, detail=_say_place(directory))
 
 
 def _keep_admin_token(directory: Path, secret: str) -> Path:
@@ -310,9 +338,10 @@ def _keep_admin_token(directory: Path, secret: str) -> Path:
 
 
 class AdminToken:
-    """The secret of the admin, read again when somebody has renewed it."""
+    """The secret of the admin, read again when it was renewed; *note* is told the new one."""
 
-    def __init__(self, directory: Path, secret: str) -> None:
+    def __init__(self, directory: Path, secret: str, note: Callable[[str], object]) -> None:
+        self._note = note
         self._path = directory / ADMIN_TOKEN_FILE
         self._secret = secret
         self._seen = self._look()
@@ -334,6 +363,7 @@ class AdminToken:
         if secret != self._secret:
             self._secret = secret
             log.warning("admin_token_renewed", path=str(self._path))
+            self._note(secret)
 
     def _look(self) -> tuple[int, int, int] | None:
         try:

@@ -13,6 +13,7 @@ from forewarn.cli.output import Output, OutputOption, print_line
 from forewarn.cli.serve import warn_of_password
 from forewarn.clocks import SystemClock
 from forewarn.environment import SettingsError
+from forewarn.settings_table import LogLevel
 
 if TYPE_CHECKING:
     from forewarn.settings import Settings
@@ -175,8 +176,10 @@ def upgrade(*, database: DatabaseOption = None, config: ConfigFile = None) -> No
     """
     with reported_errors("db upgrade"):
         from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
+        from forewarn.telemetry.logs import configure_logging  # noqa: PLC0415 - server install
 
         settings = _settings(database, config)
+        configure_logging(settings.log_format, LogLevel.ERROR)
         administration.upgrade(settings.location)
         print_line(f"{settings.database_name} is up to date")
 

@@ -215,6 +215,7 @@ class _Exchange:
                 who=caller.principal.name,
                 action=route.name,
                 subject=self.visit.path_values.get(route.subject, NOBODY),
+                is_valid=True,
             )
         )
 

@@ -21,7 +21,7 @@ from forewarn.console.rendering import render
 from forewarn.console.site import Site
 from forewarn.console.visit import FormError, read_form
 from forewarn.desk.services import BusyError
-from forewarn.domain.access import AccessError
+from forewarn.domain.access import AccessError, RoleTooLowError, SignedInAsAnotherError
 from forewarn.ports.store import StoreError
 
 LOGIN: Final = "/login"
@@ -47,8 +47,9 @@ def take_sign_in(site: Site, request: Request) -> Response:
         if isinstance(error, AccessError):
             site.refusals.count("sign-in")
             who = getattr(error, "name", "-")
+            is_valid = isinstance(error, RoleTooLowError | SignedInAsAnotherError)
             site.refusals.note_and_wait(
-                site.refusals.entry(where, str(error), who=who, action=ACTION)
+                site.refusals.entry(where, str(error), who=who, action=ACTION, is_valid=is_valid)
             )
         return PlainTextResponse(str(error), status_of(error))
     response = Response(status_code=HTTPStatus.NO_CONTENT)

@@ -23,6 +23,7 @@ from forewarn.domain.access import AccessError, Principal
 from forewarn.domain.errors import says
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.roles import Role
+from forewarn.feed.notes import MOST_AT_ONCE, MOST_COUNTED
 from forewarn.feed.relay_services import RelayServices
 from forewarn.feed.subscriptions import Following
 from forewarn.protocol import vocabulary
@@ -41,7 +42,7 @@ _Name = Annotated[StrictStr, Field(max_length=128)]
 _Where = Annotated[StrictStr, Field(max_length=64, pattern=r"^[\x20-\x7e]*$")]
 _Event = Annotated[StrictStr, Field(max_length=128), AfterValidator(vocabulary.event_id)]
 _Status = Annotated[int, Field(ge=400, le=599)]
-_Number = Annotated[StrictInt, Field(ge=0, le=2**53)]
+_Number = Annotated[StrictInt, Field(ge=0, le=MOST_COUNTED)]
 
 
 @says("The token {name} is not limited to a host; use a token with the role relay.")
@@ -70,8 +71,8 @@ class RelayPostponement(RequestModel):
 class RelayNotes(RequestModel):
     """Who has polled, and the counts since the last notes."""
 
-    polled: Annotated[list[_Name], Field(max_length=100_000)] = Field(default_factory=list)
-    polls: dict[_Name, _Number] = Field(default_factory=dict)
+    polled: Annotated[list[_Name], Field(max_length=MOST_AT_ONCE)] = Field(default_factory=list)
+    polls: Annotated[dict[_Name, _Number], Field(max_length=100)] = Field(default_factory=dict)
     posts: _Number = 0
     refusals: dict[_Status, _Number] = Field(default_factory=dict)
 

@@ -61,6 +61,7 @@ class RefusalAudit:
             who=scope["state"].get("who", NOBODY),
             action=action,
             subject=subject,
+            is_valid="principal" in scope["state"],
         )
 
     def _find(self, scope: Scope) -> tuple[str, str]:

@@ -1,7 +1,9 @@
 """Every refusal of a change leaves a line in the audit; what is done leaves its own in operations.
 
-Anybody can be refused as often as they like, so only so many lines are written for each address and
-minute. The rest is counted, and the number gets a line when the minute is over.
+Refusals cost a caller nothing, so only so many lines are written in a minute: for each valid token,
+and for each address of callers without one. The rest is counted, and the number gets a line when
+the minute is over. Behind a proxy all callers share an address, so tokens are counted apart from
+addresses: a caller without a valid token hides no refusal of another's token.
 """
 
 import asyncio
@@ -24,11 +26,11 @@ from forewarn.protocol.errors import ForewarnError
 NOBODY: Final = "-"
 """Who it was, or what it was about, when that is not known."""
 LINES_PER_MINUTE: Final = 30
-"""How many refusals of one address are written in a minute; the rest is counted."""
+"""How many refusals of one token or address are written in a minute; the rest is counted."""
 LINES_OF_ALL: Final = 300
-"""How many refusals of all addresses together are written in a minute."""
-ADDRESSES_PER_MINUTE: Final = 100
-"""How many addresses are told apart in a minute; the rest counts as one."""
+"""How many refusals of all tokens, or of all addresses, are written in a minute."""
+CALLERS_PER_MINUTE: Final = 100
+"""How many tokens, or addresses, are told apart in a minute; the rest counts as one."""
 
 _LONGEST_SUBJECT: Final = 128
 _LONGEST_DETAIL: Final = 512
@@ -43,25 +45,25 @@ def kind_of(error: ForewarnError) -> str:
 
 
 class FloodGate:
-    """Says which refusals are written, and how many of an address were not."""
+    """Says which refusals are written, and how many of a caller were not."""
 
     def __init__(self) -> None:
         self._minute: datetime | None = None
         self._counts: Counter[str] = Counter()
         self._written: Counter[str] = Counter()
 
-    def admit(self, where: str, at: datetime) -> bool:
+    def admit(self, caller: str, at: datetime) -> bool:
         """Tell whether this refusal is written. What `settle` returns has to be written before."""
         self._minute = at.replace(second=0, microsecond=0)
-        is_known = where in self._counts or len(self._counts) < ADDRESSES_PER_MINUTE
-        key = where if is_known else NOBODY
+        is_known = caller in self._counts or len(self._counts) < CALLERS_PER_MINUTE
+        key = caller if is_known else NOBODY
         self._counts[key] += 1
         is_written = self._written[key] < LINES_PER_MINUTE and self._written.total() < LINES_OF_ALL
         self._written[key] += is_written
         return is_written
 
     def settle(self, at: datetime | None = None) -> dict[str, int]:
-        """Return how many were not written, by address, once their minute is over; or now."""
+        """Return how many were not written, by caller, once their minute is over; or now."""
         if at is not None and self._minute == at.replace(second=0, microsecond=0):
             return {}
         unwritten = self._counts - self._written
@@ -74,7 +76,7 @@ class Refusals:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._gate = FloodGate()
+        self._gates = {actor: FloodGate() for actor in (Actor.OPERATOR, Actor.UNKNOWN)}
         self._counting = Lock()
 
     def count(self, kind: str) -> None:
@@ -90,14 +92,15 @@ class Refusals:
         who: str = NOBODY,
         action: str = NOBODY,
         subject: str = NOBODY,
+        is_valid: bool = False,
     ) -> AuditEntry:
-        """Return the line about a change that was refused."""
+        """Return the line about a refused change; *is_valid* says whether the token of *who* is."""
         context = self._services.context(who)
         return AuditEntry(
             at=context.at,
             maintenance_time=context.now,
             who=who,
-            actor=Actor.UNKNOWN if who == NOBODY else Actor.OPERATOR,
+            actor=Actor.OPERATOR if is_valid else Actor.UNKNOWN,
             where=where,
             action=action,
             subject=_printable(subject, _LONGEST_SUBJECT),
@@ -127,17 +130,23 @@ class Refusals:
         await self._write(lines)
 
     def _lines(self, refusal: AuditEntry) -> list[AuditEntry]:
+        caller = refusal.who if refusal.actor is Actor.OPERATOR else refusal.where
         with self._counting:
             lines = self._settle(refusal.at)
-            if self._gate.admit(refusal.where, refusal.at):
+            if self._gates[refusal.actor].admit(caller, refusal.at):
                 lines.append(refusal)
         return lines
 
     def _settle(self, at: datetime | None) -> list[AuditEntry]:
-        return [
-            self.entry(where, f"{number} more refusals within a minute, not listed individually.")
-            for where, number in self._gate.settle(at).items()
-        ]
+        lines = []
+        for actor, gate in self._gates.items():
+            for caller, number in gate.settle(at).items():
+                detail = f"{number} more refusals within a minute, not listed individually."
+                if actor is Actor.OPERATOR:
+                    lines.append(self.entry("", detail, who=caller, is_valid=True))
+                else:
+                    lines.append(self.entry(caller, detail))
+        return lines
 
     async def _write(self, lines: Sequence[AuditEntry]) -> None:
         if not lines:

@@ -5,7 +5,7 @@ are told in batches, about once a minute, and so are the counts: every note is a
 """
 
 import threading
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final, TypeVar
@@ -23,7 +23,10 @@ SOON: Final = 0.5
 """How many seconds a first poll waits at most."""
 SELDOM: Final = 60.0
 """How often counts are told, and how often each machine is told to have polled."""
-_MOST_AT_ONCE: Final = 10_000
+MOST_AT_ONCE: Final = 10_000
+"""How many machines one note names at most."""
+MOST_COUNTED: Final = 10_000_000
+"""How much one note adds to a count at most: more than a relay can answer in a minute."""
 _PAUSE_AFTER_FAILURE: Final = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -42,7 +45,7 @@ class Notes:
         """Whose polls have been sent."""
         self._fresh: deque[VmName] = deque()
         self._unsent: dict[VmName, None] = {}
-        self._sent: dict[str, Mapping[str | int, int]] = {}
+        self._sent: defaultdict[str, Counter[str | int]] = defaultdict(Counter)
         self._minute = self._sent_at = clock()
         self._stopping = threading.Event()
         self._is_failing = False
@@ -71,7 +74,7 @@ class Notes:
             self._minute, self._seen = now, set()
         is_urgent = self._gather()
         is_due = now - self._sent_at >= SELDOM
-        if is_urgent or is_due or len(self._unsent) >= _MOST_AT_ONCE:
+        if is_urgent or is_due or len(self._unsent) >= MOST_AT_ONCE:
             self._sent_at = now
             self._send()
 
@@ -85,9 +88,8 @@ class Notes:
         return is_urgent
 
     def _send(self) -> None:
-        counts = self._counts()
-        news = {name: _less(now, self._sent.get(name, {})) for name, now in counts.items()}
-        polled = tuple(islice(self._unsent, _MOST_AT_ONCE))
+        news = {name: _less(now, self._sent[name]) for name, now in self._counts().items()}
+        polled = tuple(islice(self._unsent, MOST_AT_ONCE))
         if not polled and not any(news.values()):
             return
         body = {
@@ -104,7 +106,8 @@ class Notes:
             self._is_failing = True
             return
         self._is_failing = False
-        self._sent = counts
+        for name, more in news.items():
+            self._sent[name].update(more)
         self._ever.update(polled)
         for vm in polled:
             del self._unsent[vm]
@@ -121,5 +124,6 @@ class Notes:
 
 
 def _less(now: Mapping[K, int], before: Mapping[K, int]) -> dict[K, int]:
-    """Return by how much each count has grown, if it has."""
-    return {key: more for key, count in now.items() if (more := count - before.get(key, 0))}
+    """Return by how much each count has grown, if it has; the rest of very much is told later."""
+    grown = {key: count - before.get(key, 0) for key, count in now.items()}
+    return {key: min(more, MOST_COUNTED) for key, more in grown.items() if more}

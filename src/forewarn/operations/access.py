@@ -30,6 +30,7 @@ from forewarn.ports.store import Reading, Transaction
 
 SECRET_PREFIX: Final = "fw_"  # noqa: S105 - what secrets begin with, so that scanners find them
 _SECRET: Final = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9_-]{{20,}}")
+RENEW_ADMIN: Final = "token renew-admin"
 USE_NOTED_AFTER: Final = timedelta(minutes=10)
 """How closely it is known when a token was last used."""
 
@@ -81,14 +82,22 @@ def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: s
     return token
 
 
-def grant_admin(tx: Transaction, context: Context, name: str, secret: str) -> None:
-    """Have *secret* grant everything, on all replicas of a shared database, and no other so."""
+def grant_admin(
+    tx: Transaction, context: Context, name: str, secret: str, *, renewed_in: str = ""
+) -> None:
+    """Have *secret* grant everything, on all replicas of a shared database, and no other so.
+
+    *renewed_in* is the file that an operator had replaced.
+    """
     for token in tx.tokens():
         if token.name == name and token.revoked_at is None:
             tx.put_token(replace(token, revoked_at=context.at))
     token_hash = hash_secret(secret)
     tx.put_token(Token(name=name, token_hash=token_hash, role=Role.ADMIN, created_at=context.at))
-    record_audit(tx, context, "token create", name, detail=Role.ADMIN.value)
+    if renewed_in:
+        record_audit(tx, context, RENEW_ADMIN, name, detail=renewed_in)
+    else:
+        record_audit(tx, context, "token create", name, detail=Role.ADMIN.value)
 
 
 def revoke_token(tx: Transaction, context: Context, name: str) -> Token:

@@ -8,6 +8,7 @@ from sqlalchemy import URL
 from forewarn.domain.errors import says
 from forewarn.domain.names import ScopeId
 from forewarn.ports.store import StoreError
+from forewarn.wording.database_urls import hide_passwords
 
 DatabasePlace: TypeAlias = Path | URL
 """Where a database is: a file, or a database of a server."""
@@ -18,7 +19,7 @@ _SECRETS: Final = ("password", "sslpassword")
 def describe_place(place: DatabasePlace) -> str:
     """Return how people know the database, without passwords."""
     if isinstance(place, Path):
-        return str(place)
+        return hide_passwords(str(place))  # a URL that was given as a file
     # libpq takes passwords from the query of a URL as well.
     public = place.difference_update_query(_SECRETS).set(drivername=place.get_backend_name())
     return public.render_as_string(hide_password=True)
@@ -45,11 +46,9 @@ class DatabaseError(StoreError):
     """The database cannot be used as it is; nothing was changed."""
 
 
-@says("{url} is not a valid database URL; use sqlite:///forewarn.db or postgresql://HOST/DB.")
+@says("The URL is not a valid database URL; use sqlite:///forewarn.db or postgresql://HOST/DB.")
 class DatabaseUrlError(DatabaseError):
-    """No database is meant."""
-
-    url: str
+    """No database is meant; the URL is not repeated, because there may be a password in it."""
 
 
 @says("PostgreSQL needs psycopg; run: pip install forewarn[postgres]")

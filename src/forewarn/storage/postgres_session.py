@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, Final, Self
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine
@@ -60,6 +60,13 @@ SET tcp_keepalives_count = 3
 # A replica that stands still in the middle of a transaction would have all others wait for it. It
 # has renewed its lease up to a second before, and is to be replaced six seconds after that.
 _WRITER_LIMITS: Final = "SET idle_in_transaction_session_timeout = '4s'"
+# Whoever may create tables in another schema of the search path could put theirs before ours. Every
+# name here is qualified, because the path is that of the database, the role or the URL until then.
+_FIND_SCHEMAS: Final = """
+SELECT name, pg_catalog.to_regclass(pg_catalog.format('%I.write_lock', name)) IS NOT NULL
+FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS path (name, place)
+ORDER BY place
+"""
 READERS: Final = 12
 """How many may read at once."""
 _READER_SECONDS: Final = 10.0
@@ -127,13 +134,17 @@ def without_nul(params: Any) -> Any:
 
 
 class PostgresAddress:
-    """Where a database is, as libpq reads it; `str` of it has no secret in it."""
+    """Where a database is, as libpq reads it; `str` of it has no secret in it.
+
+    All its connections use the schema that the first of them has found.
+    """
 
     def __init__(self, url: str) -> None:
+        self._schema = ""
         try:
             self._given = conninfo_to_dict(url)
         except psycopg.ProgrammingError:
-            raise DatabaseUrlError(url.partition("://")[0] + "://…") from None
+            raise DatabaseUrlError from None
 
     def __str__(self) -> str:
         return describe_place(self.place)
@@ -158,6 +169,9 @@ class PostgresAddress:
         try:
             self._require_supported(connection.info)
             connection.execute(_LIMITS)
+            self._schema = self._schema or self._find_schema(connection)
+            path = sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self._schema))
+            connection.execute(path)
         except BaseException:
             connection.close()
             raise
@@ -184,6 +198,21 @@ class PostgresAddress:
             isolation_level="REPEATABLE READ",
             execution_options={"postgresql_readonly": True},
         )
+
+    def _find_schema(self, connection: psycopg.Connection[Any]) -> str:
+        """Return the schema that has the tables, or is the first on the search path if none has."""
+        known = connection.execute(_FIND_SCHEMAS).fetchall()
+        found = [name for name, has_tables in known if has_tables] or [row[0] for row in known[:1]]
+        if len(found) != 1:
+            quoted = ", ".join(f'"{name}"' for name in found)
+            problem = (
+                f"it has tables of forewarn in the schemas {quoted}; select one with "
+                "?options=-csearch_path%3DSCHEMA in its URL"
+                if found
+                else "its search_path contains no schema that exists; create the schema"
+            )
+            raise DatabaseUnusableError(self.place, problem)
+        return str(found[0])
 
     def _require_supported(self, info: psycopg.ConnectionInfo) -> None:
         if info.server_version < OLDEST_SERVER * 10_000:

@@ -10,6 +10,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import structlog
 from sqlalchemy import (
     URL,
     Column,
@@ -91,6 +92,8 @@ WORKS_WITH_NAME: Final = "schema_works_with"
 _ATTEMPTS: Final = 4
 _RACES: Final = frozenset({"23505", "40P01", "42P07", "42710", "42723"})
 """The errors of PostgreSQL for those who come second: something exists by now, or a deadlock."""
+
+_log = structlog.get_logger(__name__)
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 """Begins a transaction that is committed at its end, unless there is an error."""
@@ -283,8 +286,11 @@ def read_schema(connection: Connection, place: DatabasePlace) -> SchemaState:
         return SchemaState(revision=None)
     if not names >= _OURS:
         raise NotADatabaseError(place)
+    revisions = connection.scalars(select(_VERSIONS.c.version_num)).all()
+    if len(revisions) != 1:
+        raise NotADatabaseError(place)
     return SchemaState(
-        revision=connection.scalar(select(_VERSIONS.c.version_num)),
+        revision=revisions[0],
         works_with=connection.scalar(
             select(settings.c.value).where(settings.c.name == WORKS_WITH_NAME)
         ),
@@ -296,6 +302,8 @@ def _bring_up_to_date(
 ) -> bool:
     state.require_usable(place)
     if state.is_current:
+        if state.revision != HEAD:
+            _log.info("newer_schema", schema=state.revision, known=HEAD)
         return False
     if not migrate:
         raise DatabaseOutdatedError(place)

@@ -79,10 +79,10 @@ def database_path(url_or_path: str | Path) -> Path:
     try:
         url = make_url(url_or_path)
     except ArgumentError:
-        raise DatabaseUrlError(url_or_path) from None
+        raise DatabaseUrlError from None
     is_file = url.database not in {None, "", ":memory:"} and not url.host and not url.query
     if url.drivername != "sqlite" or url.database is None or not is_file:
-        raise DatabaseUrlError(url.render_as_string())
+        raise DatabaseUrlError
     return Path(url.database)
 
 

@@ -1,5 +1,6 @@
 """Every change and every refusal of one leaves a line; a flood of refusals leaves a number."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -8,19 +9,22 @@ from typing import Any
 import httpx2
 import pytest
 from structlog.testing import capture_logs
-from tests.http.conftest import MORNING, HandClock, Tables, Wall
+from tests.http.conftest import MORNING, TOKEN, HandClock, Tables, Wall
 from tests.http.control.conftest import hold
 from tests.http.control.tasks import put_work
 from tests.http.control.test_problems import full_disk
 
 from forewarn.control.app import api_routes
 from forewarn.desk.refusals import (
-    ADDRESSES_PER_MINUTE,
+    CALLERS_PER_MINUTE,
     LINES_OF_ALL,
     LINES_PER_MINUTE,
     NOBODY,
     FloodGate,
+    Refusals,
 )
+from forewarn.desk.services import Services
+from forewarn.ports.entries import REFUSED
 from forewarn.ports.store import Store
 
 MINUTE = timedelta(minutes=1)
@@ -185,22 +189,88 @@ def test_what_strangers_say_cannot_move_a_cursor_or_grow_without_end(api: httpx2
     assert secret not in str(misplaced)
 
 
+def refuse(api: httpx2.Client, secret: str, times: int = 1) -> None:
+    """Have so many changes refused, all from the address that every caller here has."""
+    headers = {"Authorization": f"Bearer {secret}"}
+    for _ in range(times):
+        assert api.post("virtual-machines/nobody/restart", headers=headers).status_code >= 400
+
+
+def refused_lines(api: httpx2.Client) -> Counter[tuple[str, str, str]]:
+    lines = audit(api, limit=1000)
+    return Counter(
+        (line["who"], line["actor"], line["where"]) for line in lines if line["outcome"] == REFUSED
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_known", "who", "where"), [(True, "alice", ""), (False, NOBODY, "testclient")]
+)
 def test_flood_of_refusals_leaves_so_many_lines_and_a_number(
-    api: httpx2.Client, wall: Wall
+    api: httpx2.Client, wall: Wall, *, is_known: bool, who: str, where: str
 ) -> None:
+    secret = TOKEN if is_known else "fw_not-a-token"
     before = len(audit(api))
 
-    for _ in range(LINES_PER_MINUTE + 7):
-        assert api.post("virtual-machines/nobody/restart").status_code == 404
+    refuse(api, secret, LINES_PER_MINUTE + 7)
     assert len(audit(api)) == before + LINES_PER_MINUTE
     wall.now += MINUTE
 
     last = audit(api)[-1]
-    assert (last["who"], last["where"], last["outcome"]) == (NOBODY, "testclient", "refused")
+    assert (last["who"], last["where"], last["outcome"]) == (who, where, "refused")
     assert last["detail"] == "7 more refusals within a minute, not listed individually."
     assert len(audit(api)) == before + LINES_PER_MINUTE + 1
-    api.post("virtual-machines/nobody/restart")
+    refuse(api, secret)
     assert audit(api)[-1]["subject"] == "nobody"
+
+
+def test_flood_without_a_valid_token_hides_no_refusal_of_a_token_at_the_same_address(
+    api: httpx2.Client,
+) -> None:
+    revoked = api.post("tokens", json={"name": "ada", "role": "viewer"}).json()["secret"]
+    api.delete("tokens/ada")
+    ada = api.post("tokens", json={"name": "ada", "role": "viewer"}).json()["secret"]
+
+    refuse(api, "fw_not-a-token", LINES_PER_MINUTE)
+    refuse(api, revoked, LINES_PER_MINUTE)
+    refuse(api, ada)
+    refuse(api, TOKEN)
+
+    assert refused_lines(api) == {
+        (NOBODY, "unknown", "testclient"): LINES_PER_MINUTE,
+        ("ada", "operator", "testclient"): 1,
+        ("alice", "operator", "testclient"): 1,
+    }
+
+
+def test_flood_of_a_token_hides_no_refusal_of_others(api: httpx2.Client, wall: Wall) -> None:
+    ada = api.post("tokens", json={"name": "ada", "role": "viewer"}).json()["secret"]
+
+    refuse(api, ada, LINES_PER_MINUTE + 3)
+    refuse(api, TOKEN)
+    refuse(api, "fw_not-a-token")
+    wall.now += MINUTE
+    audit(api)
+
+    assert refused_lines(api) == {
+        ("ada", "operator", "testclient"): LINES_PER_MINUTE,
+        ("ada", "operator", ""): 1,
+        ("alice", "operator", "testclient"): 1,
+        (NOBODY, "unknown", "testclient"): 1,
+    }
+
+
+def test_addresses_without_a_token_use_up_nothing_that_tokens_need(services: Services) -> None:
+    refusals = Refusals(services)
+
+    for number in range(LINES_OF_ALL + CALLERS_PER_MINUTE):
+        refusals.note_and_wait(refusals.entry(f"10.0.{number % 250}.{number // 250}", ""))
+    refusals.note_and_wait(refusals.entry("10.0.0.1", "", who="ada", is_valid=True))
+
+    lines = services.store.read(lambda reading: reading.audit(limit=1000))
+    written = [line.who for line in lines if line.outcome == REFUSED]
+    assert written.count("ada") == 1
+    assert len(written) <= LINES_OF_ALL + 1
 
 
 def test_gate_tells_only_so_many_addresses_apart() -> None:
@@ -210,10 +280,10 @@ def test_gate_tells_only_so_many_addresses_apart() -> None:
         gate.admit(f"10.0.{number // 250}.{number % 250}", MORNING) for number in range(5000)
     )
 
-    assert admitted == ADDRESSES_PER_MINUTE + LINES_PER_MINUTE
+    assert admitted == CALLERS_PER_MINUTE + LINES_PER_MINUTE
     assert gate.settle(MORNING) == {}
     unwritten = gate.settle(MORNING + MINUTE)
-    assert unwritten == {NOBODY: 5000 - ADDRESSES_PER_MINUTE - LINES_PER_MINUTE}
+    assert unwritten == {NOBODY: 5000 - CALLERS_PER_MINUTE - LINES_PER_MINUTE}
     assert gate.settle(MORNING + MINUTE) == {}
 
 
