@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import pytest
 from tests.executors.target import OrderTarget, say
+from tests.findings import find_problems
 from tests.waiting import wait_until
 from tests.web_site import OUTBOUND
 
@@ -34,7 +35,6 @@ from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, complete_event, create_events, find_event
 from forewarn.operations.explain import explain_event, explain_maintenance
-from forewarn.operations.findings import find_findings
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.operations.pausing import pause_server, resume_server
@@ -42,7 +42,7 @@ from forewarn.operations.restoring import RESTORED_AT
 from forewarn.operations.snapshots import look
 from forewarn.operations.tasks import begin_task, forget_owner
 from forewarn.ports.entries import AuditEntry
-from forewarn.ports.store import LeaseLostError, Reading, Transaction
+from forewarn.ports.store import LeaseLostError, Transaction
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.settings import make_settings
@@ -349,13 +349,7 @@ def late_endings(node: Node) -> tuple[AuditEntry, ...]:
 
 def findings(node: Node) -> str:
     """Return the sentences of all findings."""
-
-    def find(reading: Reading) -> str:
-        context = node.context()
-        found = find_findings(reading, context, look(reading, context), has_all_scopes=True)
-        return "\n".join(finding.sentence for finding in found)
-
-    return node.store.read(find)
+    return "\n".join(each.sentence for each in find_problems(node.store, node.context()))
 
 
 # What was only reserved.

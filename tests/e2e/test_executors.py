@@ -206,7 +206,7 @@ def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
 
     wait_for_word(server, event["event_id"], problem)
     assert [shown["EventStatus"] for shown in server.poll("solo-0").events] == ["Started"]
-    assert problem in server.operate("GET", "server").json()["executor_problem"]
+    assert problem in str(server.operate("GET", "server").json()["findings"])
     assert problem in server.try_command("doctor", "--remote").stdout
     assert "executor_file_wrong" in server.said()
     hang_up(server)  # the file is still wrong
@@ -218,7 +218,7 @@ def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
 
     assert ended(server, event["event_id"]) == ("succeeded", "")
     assert runs(tmp_path) == {f"{event['event_id']} solo-0": 1}
-    assert server.operate("GET", "server").json()["executor_problem"] == ""
+    assert "No impact starts" not in str(server.operate("GET", "server").json()["findings"])
     assert server.stop() == 0
 
 

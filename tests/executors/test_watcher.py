@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.executors.conftest import EVENT, HOSTS, NOW, WEB_0, WEB_1, log_in, wait_until
 from tests.executors.host_work import WORK
+from tests.findings import find_problems
 from tests.host_worker.own_host import put_operation
 
 from forewarn.bootstrap.task_records import TaskRecords
@@ -24,12 +25,10 @@ from forewarn.domain.task import Owner, Task, TaskKey, TaskState
 from forewarn.executors.task_input import PAUSED, Permit, Runner, TaskInput, host_task_input
 from forewarn.executors.watcher import TaskWatcher
 from forewarn.operations.context import Context
-from forewarn.operations.findings import find_findings
 from forewarn.operations.pausing import pause_server, resume_server
-from forewarn.operations.snapshots import look
 from forewarn.operations.tasks import report_tasks
 from forewarn.ports.entries import AuditEntry
-from forewarn.ports.store import Reading, Store, StoreUnavailableError
+from forewarn.ports.store import Store, StoreUnavailableError
 from forewarn.storage.sqlite import open_sqlite
 
 NODE = "kvm-9:00000000000000000000000000000001-7"
@@ -139,11 +138,7 @@ class Node:
         return self.store.read(lambda reading: reading.audit(action=action, limit=10))
 
     def findings(self) -> list[Finding]:
-        def find(reading: Reading) -> list[Finding]:
-            seen = look(reading, OPERATOR)
-            return list(find_findings(reading, OPERATOR, seen, has_all_scopes=True))
-
-        return self.store.read(find)
+        return find_problems(self.store, OPERATOR)
 
     def register_anew(self) -> Owner:
         newer = replace(OWNER, generation=self.watcher.owner.generation + 1)

@@ -5,7 +5,7 @@ A real scheduler, store, control API, console and command; only the impacts are 
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from starlette.testclient import TestClient
+from tests.findings import find_all
 from tests.http.conftest import FLEET, MORNING, TOKEN, HandClock
 from tests.loopback import on_loopback
 from tests.replicas import ITSELF
@@ -33,7 +34,7 @@ from forewarn.domain.notification import Notification, Target
 from forewarn.domain.standing import NEEDS_OPERATOR, NOT_OVER, MaintenanceStatus
 from forewarn.domain.task import Owner, assign
 from forewarn.operations.context import Context, Rules
-from forewarn.operations.findings import Incident, note_incident
+from forewarn.operations.incidents import Incident, note_incident
 from forewarn.operations.tasks import begin_task
 from forewarn.ports.metrics import Distribution, Tally
 from forewarn.ports.store import Store, Transaction
@@ -67,7 +68,9 @@ class World:
             epoch=epoch,
         )
         self.services = replace(
-            services, settle=self._settle, metrics=_exporter(self.scheduler, self.store)
+            services,
+            settle=self._settle,
+            metrics=_exporter(self.scheduler, self.store, services.context),
         )
         self.app = create_app(self.services)
         self.api = TestClient(self.app, base_url="http://control/api/v1/")
@@ -141,12 +144,19 @@ class World:
         found = re.findall(r'^forewarn_maintenances\{status="(.*)"\} (\S+)$', text, re.MULTILINE)
         return {status: float(number) for status, number in found}
 
+    def findings(self) -> dict[tuple[str, str], float]:
+        """Return how many findings the metrics count, by check and verdict."""
+        text = self.services.metrics().decode()
+        pattern = r'^forewarn_findings\{check="(.*)",verdict="(.*)"\} (\S+)$'
+        found = re.findall(pattern, text, re.MULTILINE)
+        return {(check, verdict): float(number) for check, verdict, number in found}
+
     def messages(self) -> list[Notification]:
         found = self.store.read(lambda reading: reading.notifications())
         return [message for message in found if message.maintenance_id is not None]
 
 
-def _exporter(scheduler: Scheduler, store: Store) -> Any:
+def _exporter(scheduler: Scheduler, store: Store, context: Callable[[str], Context]) -> Any:
     return exporter(
         FigureSources(
             version="1",
@@ -161,7 +171,6 @@ def _exporter(scheduler: Scheduler, store: Store) -> Any:
             epoch=lambda: scheduler.epoch,
             discovered=tuple,
             is_paused=bool,
-            has_executors=lambda: True,
             maintenances=scheduler.count_maintenances,
             endings={},
             occurrences={},
@@ -170,6 +179,7 @@ def _exporter(scheduler: Scheduler, store: Store) -> Any:
             jumps=int,
             refused={},
             replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
+            findings=lambda *_: find_all(store, context("alice")),
         )
     )
 
@@ -237,7 +247,8 @@ def test_all_places_say_the_same(world: World, status: MaintenanceStatus) -> Non
     # 6: the console
     for page in ("/", "/maintenances", f"/maintenances/{key}"):
         assert f"{status.capitalize()} {detail}".rstrip() in world.read(page)
-    assert (f"Maintenance {key} is {text}." in world.read("/health")) is is_paged
+    is_told = is_paged or status is MaintenanceStatus.AWAY
+    assert (f"Maintenance {key} is {text}." in world.read("/health")) is is_told
     # 7: the metrics
     assert world.figures() == {**dict.fromkeys(NOT_OVER, 0), status: 1}
     # 8: the notifications
@@ -252,10 +263,10 @@ def test_all_places_say_the_same(world: World, status: MaintenanceStatus) -> Non
     assert finding["verdict"] == verdict
     assert (f"Maintenance {key} is {text}." == finding["sentence"]) is (verdict != "ok")
     assert f"{key}  {text}\n" in world.run("status").stdout
-    assert firing([world.figures(), dict.fromkeys(NOT_OVER, 0)]) == {
-        MaintenanceStatus.HELD: {"ForewarnMaintenanceHeld"},
-        MaintenanceStatus.STUCK: {"ForewarnMaintenanceStuck"},
-    }.get(status, set())
+    assert firing(world.findings(), "maintenances") == {
+        "fail": {"ForewarnCheckFails"},
+        "warn": {"ForewarnCheckWarns"},
+    }.get(verdict, set())
 
 
 def test_finding_of_the_server_is_shown_by_status_doctor_and_the_console(world: World) -> None:
@@ -269,27 +280,27 @@ def test_finding_of_the_server_is_shown_by_status_doctor_and_the_console(world: 
     assert finding["verdict"] == "fail"
     assert "It burned." in finding["sentence"]
     assert "It burned.  put it out\n" in status
-    assert "It burned." in world.read("/health")
+    assert "It burned. put it out" in world.read("/health")
+    assert world.findings()["tasks", "fail"] == 1
+    assert firing(world.findings(), "tasks") == {"ForewarnCheckFails"}
 
 
 def shown(world: World, verb: str) -> str:
     return world.run("maintenance", verb, world.maintenance_id).stdout
 
 
-def firing(replicas: list[Mapping[str, float]]) -> set[str]:
-    """Return the critical alerts about statuses that fire with these figures of each replica."""
+def firing(findings: Mapping[tuple[str, str], float], check: str) -> set[str]:
+    """Return the alerts about findings that fire for *check*."""
     (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
-    rules = {
-        rule["alert"]: re.fullmatch(
-            r'max by \(job\) \(forewarn_maintenances\{status="(\w+)"\}\) > 0', rule["expr"]
-        )
-        for rule in group["rules"]
-        if rule["labels"]["severity"] == "critical"
-    }
+    pattern = (
+        r"max by \(job, check\) "
+        r'\(forewarn_findings\{(?:check!~"([a-z|]+)",)?verdict="(\w+)"\}\) > 0'
+    )
+    rules = {rule["alert"]: re.fullmatch(pattern, rule["expr"]) for rule in group["rules"]}
     return {
         alert
         for alert, found in rules.items()
-        if found and max(each[found[1]] for each in replicas) > 0
+        if found and check not in str(found[1]).split("|") and findings[check, found[2]] > 0
     }
 
 

@@ -4,15 +4,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.findings import find_problems
 
 from forewarn.domain.host_operation import HostOperation, HostPhase
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, MaintenanceId, OperationId
 from forewarn.domain.task import FETCHED, Ownership, Task, TaskState, lose, observe
 from forewarn.operations.context import Context
-from forewarn.operations.findings import find_findings
 from forewarn.operations.pausing import pause_server, resume_server
-from forewarn.operations.snapshots import look
 from forewarn.operations.tasks import (
     NotTakenError,
     TakingRefusedError,
@@ -24,7 +23,7 @@ from forewarn.operations.tasks import (
     report_fetched_task,
     take_task,
 )
-from forewarn.ports.store import Reading, Store
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
 
 KVM = HostName("KVM-0")
@@ -215,13 +214,7 @@ def test_late_report_of_a_host_is_audited_and_found_once(
     late = reserved.read(lambda reading: reading.audit(action="task late", limit=10))
     assert [(each.who, each.detail) for each in late] == [("KVM-0", "running"), ("KVM-0", "done")]
 
-    def find(reading: Reading) -> list[str]:
-        seen = look(reading, operator)
-        return [
-            each.sentence for each in find_findings(reading, operator, seen, has_all_scopes=True)
-        ]
-
-    first, second = reserved.read(find)
+    first, second = (each.sentence for each in find_problems(reserved, operator))
     assert "Host KVM-0 reports the work on kvm-0 as running, but it was settled as fail" in first
     assert "Host KVM-0 reports the work on kvm-0 as done, but it was settled as failed" in second
 

@@ -2,17 +2,27 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.findings import LEADER, SEEN, find_all, find_problems
 from tests.roll_out import RollOut
 
 from forewarn.domain.finding import Finding, FindingVerdict
 from forewarn.domain.windows import Calendar, read_window
-from forewarn.operations.findings import Incident, find_findings, note_incident
-from forewarn.operations.snapshots import look
-from forewarn.ports.store import Reading
+from forewarn.operations.discovery import SourceStatus, put_sources
+from forewarn.operations.findings import (
+    CHECKS,
+    ReplicaState,
+    examine_replica,
+)
+from forewarn.operations.incidents import Incident, note_incident
+from forewarn.operations.notifications import example_notification
+from forewarn.operations.pausing import pause_server
+from forewarn.ports.clock import ClockJump
+from forewarn.ports.replicas import KnownReplica
 from forewarn.storage.sqlite import open_sqlite
 
 FLEET = '[[virtual_machine]]\nname = "web-0"\nhost = "kvm-1"\n'
@@ -26,11 +36,7 @@ def made(tmp_path: Path) -> Iterator[RollOut]:
 
 
 def findings(made: RollOut, *, has_all_scopes: bool = True) -> list[Finding]:
-    def find(reading: Reading) -> list[Finding]:
-        seen = look(reading, made.context())
-        return list(find_findings(reading, made.context(), seen, has_all_scopes=has_all_scopes))
-
-    return made.store.read(find)
+    return find_problems(made.store, made.context(), has_all_scopes=has_all_scopes)
 
 
 def test_task_that_runs_past_its_window_is_a_finding_until_it_ends(made: RollOut) -> None:
@@ -84,3 +90,137 @@ def test_of_many_incidents_the_newest_are_kept(made: RollOut) -> None:
 
     assert len(found) == 20
     assert found[-1].sentence.endswith("Number 29.")
+
+
+def replica(name: str, **more: object) -> KnownReplica:
+    """Return a replica that does not lead."""
+    address = f"http://{name}:8170"
+    identity = replace(LEADER.identity, replica_id=name, name=name, address=address)
+    return replace(LEADER, identity=identity, is_leader=False, **more)  # type: ignore[arg-type]
+
+
+def test_server_that_is_well_has_one_finding_for_each_check(made: RollOut) -> None:
+    found = find_all(made.store, made.context())
+
+    assert {each.verdict for each in found} == {FindingVerdict.OK}
+    assert {each.check for each in found} == CHECKS.keys() - {"discovery", "tasks", "windows"}
+    assert "The server holds the lease, epoch 7." in {each.sentence for each in found}
+
+
+@pytest.mark.parametrize(
+    ("state", "check", "verdict", "said"),
+    [
+        (ReplicaState(is_answering=False), "polls", "fail", "does not answer polls"),
+        (ReplicaState(is_writable=False), "writes", "fail", "cannot write its database"),
+        (ReplicaState(is_following=False), "replicas", "fail", "does not receive changes"),
+        (
+            ReplicaState(failures={"polls": 0, "scheduler": 2}),
+            "loops",
+            "warn",
+            "failed and were restarted: scheduler (2x).",
+        ),
+        (
+            ReplicaState(failures={"scheduler": 2}, failing=("scheduler",)),
+            "loops",
+            "fail",
+            "will be restarted: scheduler (2x).",
+        ),
+        (ReplicaState(executor_problem="no file"), "executors", "fail", "starts: no file"),
+        (
+            ReplicaState(jumps=(ClockJump(at=SEEN - timedelta(hours=23), seconds=-90),)),
+            "clock jumps",
+            "warn",
+            "jumped back by 1m30s at 2026-01-04 09:00:00 GMT.",
+        ),
+    ],
+)
+def test_replica_reports_what_only_it_knows(
+    state: ReplicaState, check: str, verdict: str, said: str
+) -> None:
+    (finding,) = examine_replica(state, SEEN)
+
+    assert (finding.check, finding.verdict) == (check, verdict)
+    assert said in finding.sentence
+    assert finding.hint
+
+
+def test_replica_that_is_well_reports_nothing() -> None:
+    old = ClockJump(at=SEEN - timedelta(days=1), seconds=60)
+
+    assert list(examine_replica(ReplicaState(failures={"polls": 0}, jumps=(old,)), SEEN)) == []
+
+
+def test_finding_of_a_replica_among_others_names_it(made: RollOut) -> None:
+    (reported,) = examine_replica(ReplicaState(is_writable=False), SEEN)
+    ill = replica("kvm-2", findings=(reported,))
+
+    (alone,) = find_problems(made.store, made.context(), replace(LEADER, findings=(reported,)))
+    (named,) = find_problems(made.store, made.context(), LEADER, ill)
+
+    assert alone == reported
+    assert named.sentence == f"Replica kvm-2 at http://kvm-2:8170: {reported.sentence}"
+
+
+def test_replicas_that_are_away_behind_or_unlike_others_are_findings(made: RollOut) -> None:
+    identity = replace(LEADER.identity, version="1.3", settings={"notice": "when-enabled"})
+    gone = replica("kvm-2", seen_at=SEEN - timedelta(seconds=10), findings=())
+    slow = replica("kvm-3", changes_behind=5, lag=timedelta(seconds=3))
+    late = replica("kvm-4", changes_behind=5, lag=timedelta(seconds=2))
+    other = replace(replica("kvm-5"), identity=identity)
+
+    found = find_problems(made.store, made.context(), LEADER, gone, slow, late, other)
+
+    assert [each.sentence for each in found] == [
+        "Replica kvm-2 at http://kvm-2:8170 was last seen 10s ago.",
+        "Replica kvm-3 at http://kvm-3:8170 lags behind by 5 changes and 3s.",
+        "The replicas differ in version: 1.2, 1.3.",
+        "The replicas differ in notice: always, when-enabled.",
+    ]
+    assert {(each.check, each.verdict) for each in found} == {("replicas", FindingVerdict.WARN)}
+
+
+def test_lease_that_no_replica_holds_is_a_finding(made: RollOut) -> None:
+    (alone,) = find_problems(made.store, made.context(), replica("kvm-1"))
+    (several,) = find_problems(made.store, made.context(), replica("kvm-1"), replica("kvm-2"))
+
+    assert (alone.check, alone.verdict) == ("scheduler lease", FindingVerdict.FAIL)
+    assert alone.sentence.startswith("The server does not hold the lease, so no event")
+    assert several.sentence.startswith("No replica holds the lease, so no event")
+
+
+def test_worst_finding_comes_first(made: RollOut) -> None:
+    made.store.write(lambda tx: pause_server(tx, made.context(), ""))
+    (reported,) = examine_replica(ReplicaState(is_writable=False), SEEN)
+
+    found = find_problems(made.store, made.context(), replace(LEADER, findings=(reported,)))
+
+    assert [each.check for each in found] == ["writes", "pause"]
+
+
+def test_sources_that_fail_are_findings_for_those_who_see_all_scopes(made: RollOut) -> None:
+    well = SourceStatus(name="cmdb", kind="run", since=SEEN)
+    away = SourceStatus(name="kvm", kind="libvirt", problem="kvm-1 is away.", since=SEEN)
+    made.store.write(lambda tx: put_sources(tx, [well]))
+    before = find_all(made.store, made.context())
+    made.store.write(lambda tx: put_sources(tx, [well, away]))
+
+    (finding,) = findings(made)
+
+    assert "Sources that the fleet follows: cmdb." in {each.sentence for each in before}
+    assert finding.sentence == "The fleet does not follow kvm. kvm-1 is away."
+    assert findings(made, has_all_scopes=False) == []
+
+
+def test_message_that_waits_for_long_is_a_finding(made: RollOut) -> None:
+    message = example_notification(
+        "pager", notification_id="m", who="admin", now=made.real, at=made.real
+    )
+    made.store.write(lambda tx: tx.put_notification(message))
+    made.pass_real_time(timedelta(minutes=5))
+    before = findings(made)
+    made.pass_real_time(timedelta(seconds=1))
+
+    (finding,) = findings(made)
+
+    assert before == []
+    assert finding.sentence == "Messages waiting: 1, the oldest for 5m1s."

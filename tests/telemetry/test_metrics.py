@@ -248,6 +248,19 @@ def test_writes_and_the_lease_are_in_the_figures(emulator: Emulator) -> None:
     assert after("forewarn_lease_epoch") == after("forewarn_leader") == 1
 
 
+def test_findings_are_counted_by_check_and_verdict(emulator: Emulator) -> None:
+    before = Scrape(emulator)
+    headers = {"Authorization": f"Bearer {emulator.token}"}
+    url = f"{emulator.control_url}/api/v1/server/pause"
+    with urlopen(Request(url, method="POST", headers=headers), timeout=TIMEOUT) as answer:
+        assert answer.status == 200
+    after = Scrape(emulator)
+
+    assert before("forewarn_findings", check="pause", verdict="warn") == 0
+    assert after("forewarn_findings", check="pause", verdict="warn") == 1
+    assert after("forewarn_findings", check="scheduler lease", verdict="fail") == 0
+
+
 def test_distribution_counts_up_to_and_including_each_bound() -> None:
     seen = Distribution((1, 5))
 
@@ -273,7 +286,6 @@ def export_from(store: SqliteStore, tally: Tally, epoch: Callable[[], int]) -> C
             epoch=epoch,
             discovered=tuple,
             is_paused=lambda: False,
-            has_executors=lambda: True,
             maintenances=dict,
             endings={},
             occurrences={},
@@ -282,6 +294,7 @@ def export_from(store: SqliteStore, tally: Tally, epoch: Callable[[], int]) -> C
             jumps=lambda: 0,
             refused={},
             replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
+            findings=lambda *_: (),
         )
     )
 
@@ -314,4 +327,5 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
     assert [line["event"] for line in logs] == ["metrics_incomplete"], "once is enough"
     assert 'forewarn_polls_total{api_version="2020-07-01"} 7.0' in text
     assert "forewarn_store_readable 0.0" in text
+    assert 'forewarn_findings{check="writes",verdict="fail"} 0.0' in text
     assert "forewarn_events_in_flight" not in text

@@ -66,11 +66,12 @@ def _open_file(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) ->
         if is_new:
             remove_files(path)
 
+    leadership = FileLeadership(store)
     return OpenDatabase(
         store=store,
         node="",
-        leadership=FileLeadership(store),
-        replicas=SoleReplica(store, itself, now=SystemClock().now),
+        leadership=leadership,
+        replicas=SoleReplica(store, itself, now=SystemClock().now, leads=leadership.holds),
         place=str(path),
         discard=discard,
     )
@@ -112,9 +113,8 @@ def own(database: OpenDatabase, settings: Settings) -> OpenDatabase:
         return database
     node = find_node(settings.state_directory, is_shared=False)
     known = database.replicas.itself
-    itself = replace(known, replica_id=name_replica(node, known.replica_id))
-    sole = SoleReplica(database.store, itself, now=SystemClock().now)
-    return replace(database, node=node, replicas=sole)
+    database.replicas.itself = replace(known, replica_id=name_replica(node, known.replica_id))
+    return replace(database, node=node)
 
 
 def wait_for(attempt: Callable[[], T]) -> T:

@@ -15,6 +15,7 @@ from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.bootstrap.replica import Replica
 from forewarn.bootstrap.start import AdminToken, note_admin_token
 from forewarn.bootstrap.tls import Certificate, find_certificate
+from forewarn.clocks import SystemClock
 from forewarn.connections.listeners import stop_listening
 from forewarn.console.app import create_console
 from forewarn.console.pulse import Pulse
@@ -26,10 +27,13 @@ from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
 from forewarn.domain.access import ADMIN
+from forewarn.domain.finding import Finding
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.discovery import find_sources
+from forewarn.operations.findings import ReplicaState, examine_replica, examine_server
 from forewarn.operations.pausing import find_pause
-from forewarn.ports.entries import Actor
+from forewarn.ports.entries import Actor, Figures
+from forewarn.ports.replicas import RollCall
 from forewarn.telemetry.metrics import FigureSources, exporter
 from forewarn.wording.addresses import TcpAddress, parse_address
 
@@ -96,6 +100,18 @@ def control_server(
     replica.store.listen(pulse.note)
     refused = Counter[str]()
     services = _make_services(replica, ledger_watch, refused, is_ready)
+    replica.replicas.examine = lambda: examine_replica(
+        ReplicaState(
+            is_answering=is_ready(),
+            is_writable=replica.store.is_writable(),
+            is_following=replica.replicas.is_following(),
+            failures=replica.supervisor.failures,
+            failing=replica.supervisor.failing,
+            executor_problem=replica.executor_problem(),
+            jumps=replica.clock_watch.jumps,
+        ),
+        SystemClock().now(),
+    )
     where = parse_address(replica.settings.control)
     own_host = where.host if isinstance(where, TcpAddress) else ""
     names = replica.settings.control_host
@@ -161,7 +177,6 @@ def _make_services(
         hand_over=replica.candidate.hand_over,
         replicas=replica.replicas,
         database=replica.database,
-        executor_problem=replica.executor_problem,
         ledger_watch=ledger_watch,
         scenarios=built_in_scenarios(),
         notifiers=replica.notifiers,
@@ -192,7 +207,6 @@ def _sources(
         epoch=lambda: replica.candidate.epoch,
         is_paused=lambda: replica.store.read(find_pause) is not None,
         discovered=lambda: replica.store.read(find_sources),
-        has_executors=lambda: not replica.executor_problem(),
         maintenances=replica.candidate.count_maintenances,
         endings=replica.performance.endings,
         occurrences=replica.performance.occurrences,
@@ -201,4 +215,14 @@ def _sources(
         jumps=lambda: replica.clock_watch.number,
         refused=refused,
         replicas=replica.replicas,
+        findings=lambda roll, figures: find_findings(replica, roll, figures),
     )
+
+
+def find_findings(replica: Replica, roll: RollCall, figures: Figures) -> Iterable[Finding]:
+    """Return the findings about all replicas, scopes and Maintenances."""
+    context = replica.context(ADMIN)
+    _, findings = replica.store.read(
+        lambda reading: examine_server(reading, context, roll, figures, has_all_scopes=True)
+    )
+    return findings

@@ -16,6 +16,7 @@ from forewarn.cli.output import (
     wall_time_of,
 )
 from forewarn.cli.session import Session, command
+from forewarn.domain.finding import FindingVerdict
 from forewarn.wording.durations import format_duration
 
 app = alone()
@@ -26,7 +27,6 @@ _FIELDS: Final[Columns] = {
     "by": "paused_by",
     "reason": "pause_reason",
 }
-_EXECUTORS: Final[Columns] = {"executors": "executor_problem"}
 _JUST_NOW: Final = timedelta(seconds=2)
 _REPLICAS: Final[Columns] = {
     "replica": "name",
@@ -66,17 +66,14 @@ def status(
 
 
 def _print_status(server: Row) -> None:
-    print_fields(server, {"version": "version", "database": "database", **_FIELDS, **_EXECUTORS})
+    print_fields(server, {"version": "version", "database": "database", **_FIELDS})
     now = datetime.fromisoformat(server["database_time"])
     rows = [
         {**each, "epoch": server["lease_epoch"], "seen": _ago(now, each["seen_at"])}
         for each in server["replicas"]
     ]
-    print_parts(
-        (rows, _REPLICAS),
-        (server["maintenances"], _MAINTENANCES),
-        (server["findings"], _FINDINGS),
-    )
+    problems = [each for each in server["findings"] if each["verdict"] != FindingVerdict.OK]
+    print_parts((rows, _REPLICAS), (server["maintenances"], _MAINTENANCES), (problems, _FINDINGS))
 
 
 def _ago(now: datetime, moment: str) -> str:

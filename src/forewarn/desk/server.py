@@ -1,6 +1,5 @@
 """The server itself: its replicas, and whether it begins anything."""
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import forewarn
@@ -8,16 +7,13 @@ from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import View
 from forewarn.domain.errors import ConflictError, says
 from forewarn.domain.finding import Finding
-from forewarn.domain.names import MaintenanceId
+from forewarn.domain.roles import Role
 from forewarn.domain.server_pause import ServerPause
-from forewarn.domain.standing import MaintenanceState, MaintenanceStatus
-from forewarn.domain.walk import find_states
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.operations import pausing
-from forewarn.operations.findings import find_findings
+from forewarn.operations.findings import examine_server
 from forewarn.operations.recording import record_audit
-from forewarn.operations.snapshots import look
 from forewarn.ports.replicas import KnownReplica, Replicas, RollCall
-from forewarn.ports.store import Reading
 
 
 class ServerView(View):
@@ -28,7 +24,6 @@ class ServerView(View):
     paused_since: datetime | None
     paused_by: str
     pause_reason: str
-    executor_problem: str
 
 
 class ReplicaView(View):
@@ -61,9 +56,9 @@ class MaintenanceStateView(View):
 
 
 class ServerStatusView(ServerView):
-    """The server with all its replicas, the Maintenances that have not ended, and what is wrong.
+    """The server with all its replicas, the Maintenances that have not ended, and all findings.
 
-    Times of replicas are from the database's clock.
+    Times of replicas are from the database's clock. `role` is that of the token of the request.
     """
 
     database: str
@@ -72,24 +67,19 @@ class ServerStatusView(ServerView):
     replicas: list[ReplicaView]
     maintenances: list[MaintenanceStateView]
     findings: tuple[Finding, ...]
+    role: Role
 
 
 def server_status(caller: Caller) -> ServerStatusView:
     """Return how the server and its replicas are."""
-    context = caller.context()
     pause = caller.read(pausing.find_pause)
-
-    def examine(
-        reading: Reading,
-    ) -> tuple[Mapping[MaintenanceId, MaintenanceState], tuple[Finding, ...]]:
-        seen, has_all = look(reading, context), not caller.principal.scopes
-        found = find_findings(reading, context, seen, has_all_scopes=has_all)
-        return find_states(seen, context.now), tuple(found)
-
-    states, findings = caller.read(examine)
-    roll = caller.services.replicas.call_roll()
+    roll, figures = caller.services.replicas.call_roll(), caller.services.store.figures()
+    context, has_all = caller.context(), not caller.principal.scopes
+    states, findings = caller.read(
+        lambda reading: examine_server(reading, context, roll, figures, has_all_scopes=has_all)
+    )
     return ServerStatusView(
-        **_view(caller, pause).model_dump(),
+        **_view(pause).model_dump(),
         database=caller.services.database,
         database_time=roll.at,
         lease_epoch=roll.epoch,
@@ -99,6 +89,7 @@ def server_status(caller: Caller) -> ServerStatusView:
             for key, state in states.items()
         ],
         findings=findings,
+        role=caller.principal.role,
     )
 
 
@@ -106,13 +97,13 @@ def pause_server(caller: Caller, reason: str) -> ServerView:
     """Begin nothing until resumed. What begins at this moment, on any replica, still does."""
     found = caller.write(lambda tx, context: pausing.pause_server(tx, context, reason))
     caller.services.finish_turn()
-    return _view(caller, found)
+    return _view(found)
 
 
 def resume_server(caller: Caller) -> ServerView:
     """Continue, with all that fell due in the meantime."""
     caller.write(pausing.resume_server)
-    return _view(caller, None)
+    return _view(None)
 
 
 @says("{problem}")
@@ -158,12 +149,11 @@ def _replica(known: KnownReplica, roll: RollCall, replicas: Replicas) -> Replica
     )
 
 
-def _view(caller: Caller, pause: ServerPause | None) -> ServerView:
+def _view(pause: ServerPause | None) -> ServerView:
     return ServerView(
         version=forewarn.__version__,
         is_paused=pause is not None,
         paused_since=pause.since if pause else None,
         paused_by=pause.who if pause else "",
         pause_reason=pause.reason if pause else "",
-        executor_problem=caller.services.executor_problem(),
     )

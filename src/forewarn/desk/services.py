@@ -118,8 +118,6 @@ class Services:
     """The database as people know it, without passwords."""
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     slow_verbs: SlowVerbs = field(default_factory=SlowVerbs)
-    executor_problem: Callable[[], str] = lambda: ""
-    """What is wrong with the executor file, if anything is."""
     hand_over: Callable[[], None] = lambda: None
     """Let another replica lead."""
     failing: Callable[[], tuple[str, ...]] = tuple

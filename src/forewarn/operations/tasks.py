@@ -26,7 +26,7 @@ from forewarn.domain.task import (
     say_task,
 )
 from forewarn.operations.context import Context
-from forewarn.operations.findings import Incident, note_incident
+from forewarn.operations.incidents import Incident, note_incident
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.recording import record_audit
 from forewarn.operations.restoring import RECORDS_LOST_AT, RESTORED_AT

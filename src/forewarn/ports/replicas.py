@@ -1,10 +1,11 @@
 """Which replicas serve one store, as each of them says of itself. All times are the store's own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from forewarn.domain.finding import Finding
 from forewarn.domain.task import SILENT_AFTER
 
 
@@ -37,7 +38,7 @@ class KnownReplica:
     """A replica, as it was when it last reported.
 
     By then *changes_behind* changes had been committed that its listeners were not told of, the
-    first of them *lag* before.
+    first of them *lag* before. *findings* are what was wrong with it.
     """
 
     identity: ReplicaIdentity
@@ -46,6 +47,7 @@ class KnownReplica:
     is_leader: bool
     changes_behind: int = 0
     lag: timedelta = timedelta(0)
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +70,12 @@ class RollCall:
 class Replicas(Protocol):
     """One replica among the others; called on any thread."""
 
+    itself: ReplicaIdentity
+    """Who this one is."""
     generation: int
     """That of the state directory when this one became an owner of tasks: see `Owner`."""
-
-    @property
-    def itself(self) -> ReplicaIdentity:
-        """Who this one is."""
+    examine: Callable[[], Iterable[Finding]]
+    """Yields what is wrong with this replica, for its report."""
 
     def report(self) -> None:
         """Say that this replica is there, and which changes it knows."""

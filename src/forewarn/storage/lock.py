@@ -2,12 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from forewarn.domain.finding import Finding
 from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall
 from forewarn.ports.store import Store
 from forewarn.private_files import create_private, give_to_owner_of
@@ -88,29 +89,47 @@ class FileLeadership:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._epoch = 0
+
+    def holds(self, epoch: int) -> bool:
+        """Tell whether this process leads under *epoch*."""
+        return 0 < epoch == self._epoch
 
     def campaign(self) -> int | None:
         """Return the next epoch: the lock was taken when the store was opened."""
-        return self._store.write(lambda tx: tx.next_epoch())
+        self._epoch = self._store.write(lambda tx: tx.next_epoch())
+        return self._epoch
 
     def renew(self, epoch: int) -> bool:
         """Tell whether *epoch* is the last one that was given."""
         return self._store.read(lambda reading: reading.lease_epoch()) == epoch
 
     def resign(self, epoch: int) -> None:
-        """Do nothing: the lock goes when the store is closed."""
+        """Lead no more under *epoch*; the lock goes when the store is closed."""
+        if self.holds(epoch):
+            self._epoch = 0
 
 
 class SoleReplica:
-    """The Replicas port where nobody else can be: there is nobody to tell, and nothing to miss."""
+    """The Replicas port where nobody else can be: there is nobody to tell, and nothing to miss.
+
+    It *leads* under an epoch, unless the lease says otherwise.
+    """
 
     def __init__(
-        self, store: Store, itself: ReplicaIdentity, *, now: Callable[[], datetime]
+        self,
+        store: Store,
+        itself: ReplicaIdentity,
+        *,
+        now: Callable[[], datetime],
+        leads: Callable[[int], bool] = bool,
     ) -> None:
         self.itself = itself
         self.generation = 0
+        self.examine: Callable[[], Iterable[Finding]] = tuple
         self._store = store
         self._now = now
+        self._leads = leads
         self._started_at = now()
 
     def report(self) -> None:
@@ -120,10 +139,14 @@ class SoleReplica:
         """Do nothing."""
 
     def call_roll(self) -> RollCall:
-        """Return this replica, which leads once it has an epoch."""
+        """Return this replica."""
         epoch, now = self._store.read(lambda reading: reading.lease_epoch()), self._now()
         itself = KnownReplica(
-            identity=self.itself, started_at=self._started_at, seen_at=now, is_leader=epoch > 0
+            identity=self.itself,
+            started_at=self._started_at,
+            seen_at=now,
+            is_leader=self._leads(epoch),
+            findings=tuple(self.examine()),
         )
         return RollCall(at=now, epoch=epoch, replicas=(itself,))
 

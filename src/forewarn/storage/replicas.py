@@ -2,12 +2,15 @@
 
 import json
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, literal_column, select, true
 
+from forewarn.domain.finding import Finding, FindingVerdict
 from forewarn.domain.task import SILENT_AFTER
 from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall, name_replica
 from forewarn.ports.store import StoreUnavailableError
@@ -37,12 +40,12 @@ WITH forgotten AS (
     WHERE node = %(node)s AND generation = %(generation)s
   )
 INSERT INTO replicas
-  (replica_id, name, address, version, settings, started_at, seen_at, last_change)
+  (replica_id, name, address, version, settings, started_at, seen_at, last_change, findings)
 VALUES
   (%(replica_id)s, %(name)s, %(address)s, %(version)s, %(settings)s::JSON,
-   {DATABASE_NOW}, {DATABASE_NOW}, %(last_change)s)
+   {DATABASE_NOW}, {DATABASE_NOW}, %(last_change)s, %(findings)s::JSON)
 ON CONFLICT (replica_id) DO UPDATE
-SET seen_at = excluded.seen_at, last_change = excluded.last_change
+SET seen_at = excluded.seen_at, last_change = excluded.last_change, findings = excluded.findings
 RETURNING seen_at
 """  # noqa: S608
 _LEAVE: Final = "DELETE FROM replicas WHERE replica_id = %(replica_id)s"
@@ -75,6 +78,7 @@ class DatabaseReplicas:
     ) -> None:
         self.itself = itself
         self.generation = 0
+        self.examine: Callable[[], Iterable[Finding]] = tuple
         self._store = store
         self._connection = StandingConnection(store.address)
         self._last_seen = from_microseconds(0), 0.0
@@ -91,7 +95,11 @@ class DatabaseReplicas:
 
     def report(self) -> None:
         """Say that this replica is there, and which changes it knows."""
-        news = {"generation": self.generation, "last_change": self._store.last_told}
+        news = {
+            "generation": self.generation,
+            "last_change": self._store.last_told,
+            "findings": json.dumps([asdict(each) for each in self.examine()]),
+        }
         try:
             ((seen_at,),) = self._connection.run(_REPORT, {**self._values, **news})
         except StoreUnavailableError as error:
@@ -112,8 +120,15 @@ class DatabaseReplicas:
         self._connection.close()
 
     def call_roll(self) -> RollCall:
-        """Return all that are there, in one snapshot."""
-        return self._store.query(_call_roll)
+        """Return all that are there, in one snapshot; this one as it is now."""
+        roll, ours = self._store.query(_call_roll), self.itself.replica_id
+        replicas = (
+            replace(each, findings=tuple(self.examine()))
+            if each.identity.replica_id == ours
+            else each
+            for each in roll.replicas
+        )
+        return replace(roll, replicas=tuple(replicas))
 
     def is_following(self) -> bool:
         """Tell whether this replica hears what the others change."""
@@ -146,4 +161,7 @@ def _known(row: Row[Any], *, is_leader: bool) -> KnownReplica:
         is_leader=is_leader,
         changes_behind=0 if row.last is None else row.last - row.last_change,
         lag=timedelta(0) if row.since is None else row.seen_at - row.since,
+        findings=tuple(
+            Finding(**{**each, "verdict": FindingVerdict(each["verdict"])}) for each in row.findings
+        ),
     )

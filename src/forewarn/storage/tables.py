@@ -380,4 +380,5 @@ replicas: Final = Table(
     *required(JSON, "settings"),
     *required(MomentColumn, "started_at seen_at"),
     *required(WholeNumber, "last_change"),
+    *required(JSON, "findings"),
 )

@@ -19,6 +19,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from forewarn.domain.event import Happening, Outcome, ScheduledEvent
+from forewarn.domain.finding import Finding
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.policy import Policy, approved_at
@@ -26,6 +27,7 @@ from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
 from forewarn.domain.topology import Topology
 from forewarn.operations.discovery import SourceStatus
+from forewarn.operations.findings import CHECKS
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution, Tally
@@ -115,7 +117,6 @@ METRICS: Final[Mapping[str, Family]] = {
         "counter", "Jumps of the machine's clock by more than 3 seconds."
     ),
     "forewarn_lease_epoch": Family("gauge", "Lease epoch of this server."),
-    "forewarn_executors_usable": Family("gauge", "1 unless the executor file is invalid."),
     "forewarn_discovery_working": Family(
         "gauge", "1 unless the last query of a source failed.", ("source",)
     ),
@@ -128,9 +129,6 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_changes_behind": Family(
         "gauge", "Changes that this replica had not received at its last report."
     ),
-    "forewarn_changes_followed": Family(
-        "gauge", "1 while this replica receives changes from others."
-    ),
     "forewarn_store_group_size": Family(
         "histogram", "Writes per commit (sum: writes, count: commits)."
     ),
@@ -138,6 +136,9 @@ METRICS: Final[Mapping[str, Family]] = {
         "gauge", "1 unless the last write failed or the database file moved."
     ),
     "forewarn_store_readable": Family("gauge", "1 if the counts in the database could be read."),
+    "forewarn_findings": Family(
+        "gauge", "Findings of all replicas, by check: fail or warn.", ("check", "verdict")
+    ),
 }
 """Every metric of this server; those of its process (process_…) come on top."""
 
@@ -158,7 +159,6 @@ class FigureSources:
     epoch: Callable[[], int]
     is_paused: Callable[[], bool]
     discovered: Callable[[], Sequence[SourceStatus]]
-    has_executors: Callable[[], bool]
     maintenances: Callable[[], Mapping[MaintenanceStatus, int]]
     endings: Mapping[MaintenanceOutcome, int]
     occurrences: Mapping[OccurrenceOutcome, int]
@@ -167,6 +167,7 @@ class FigureSources:
     jumps: Callable[[], int]
     refused: Mapping[str, int]
     replicas: Replicas
+    findings: Callable[[RollCall, Figures], Iterable[Finding]]
 
 
 def exporter(sources: FigureSources) -> Callable[[], bytes]:
@@ -199,15 +200,18 @@ class _Figures(Collector):
             figures = self._from.store.figures()
             is_paused, sources = self._from.is_paused(), self._from.discovered()
             roll = self._from.replicas.call_roll()
+            findings = self._from.findings(roll, figures)
             self._lives.catch_up()
         except StoreError as error:
             if self._trouble != str(error):
                 _log.warning("metrics_incomplete", error=str(error))
             self._trouble = str(error)
             yield _values("forewarn_store_readable", 0)
+            yield _of_findings(self._from.replicas.examine())
             return
         self._trouble = ""
         yield _values("forewarn_store_readable", 1)
+        yield _of_findings(findings)
         yield _values("forewarn_server_paused", is_paused)
         working = {each.name: not each.problem for each in sources}
         yield _by("forewarn_discovery_working", working)
@@ -237,8 +241,6 @@ class _Figures(Collector):
         yield _values("forewarn_clock_jumps_total", here.jumps())
         yield _distributions("forewarn_store_group_size", {(): here.store.commits})
         yield _values("forewarn_store_writable", here.store.is_writable())
-        yield _values("forewarn_executors_usable", here.has_executors())
-        yield _values("forewarn_changes_followed", here.replicas.is_following())
 
     def _of_maintenances(self) -> Iterator[Metric]:
         here = self._from
@@ -274,6 +276,11 @@ class _Figures(Collector):
         yield _distributions("forewarn_notice_promised_seconds", lives.promised)
         yield _distributions("forewarn_notice_given_seconds", lives.given)
         yield _distributions("forewarn_time_to_approve_seconds", lives.approving)
+
+
+def _of_findings(findings: Iterable[Finding]) -> Metric:
+    counted = Counter((each.check, each.verdict.value) for each in findings)
+    return _each("forewarn_findings", product(CHECKS, ("fail", "warn")), counted)
 
 
 def _values(name: str, value: float) -> Metric:

@@ -1,29 +1,21 @@
 """Audit, tokens, health and virtual time, without a browser."""
 
 import re
-from dataclasses import replace
 
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from tests.http.conftest import HandClock
 from tests.http.console.conftest import SignIn
-from tests.replicas import ITSELF
 
 from forewarn.console.audit import PAGE_LENGTH
-from forewarn.console.health import Condition, find_problems
 from forewarn.console.virtual_time import HINTS
-from forewarn.desk.server import MaintenanceStateView, ReplicaView, ServerStatusView
 from forewarn.desk.services import Services
 from forewarn.domain.fault import FAULTS, FaultKind
 from forewarn.domain.finding import wrong
 from forewarn.domain.roles import Role
-from forewarn.domain.standing import MaintenanceStatus
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.discovery import SourceStatus, put_sources
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Store, Transaction
-
-SOUND = Condition(is_ready=True, is_writable=True, is_following=True, failing=())
 
 
 def test_audit_is_paged(browser: TestClient, services: Services, store: Store) -> None:
@@ -119,62 +111,14 @@ def test_every_fault_can_be_set(browser: TestClient, services: Services) -> None
     assert [fault.kind for fault in faults] == list(FaultKind)
 
 
-def test_health_says_what_does_not_work(console: Starlette, services: Services) -> None:
-    del console
-    roll = services.replicas.call_roll()
-    sound = ReplicaView(
-        name=ITSELF.name,
-        node="kvm-1:0123",
-        address=ITSELF.address,
-        version=ITSELF.version,
-        settings=dict(ITSELF.settings),
-        started_at=roll.at,
-        seen_at=roll.at,
-        changes_behind=0,
-        lag_in_milliseconds=0,
-        is_present=True,
-        is_leader=True,
-        is_answering=True,
-    )
-    status = ServerStatusView(
-        version="1.2",
-        is_paused=False,
-        paused_since=None,
-        paused_by="",
-        pause_reason="",
-        executor_problem="",
-        database="forewarn.db",
-        database_time=roll.at,
-        lease_epoch=1,
-        replicas=[sound],
-        maintenances=[],
-        findings=(),
-    )
+def test_health_shows_what_is_wrong_and_what_to_do(browser: TestClient, services: Services) -> None:
+    services.replicas.examine = lambda: [wrong("executors", "It burns.", "put it out")]
 
-    def problems(condition: Condition = SOUND, **more: object) -> str:
-        return " ".join(find_problems(status.model_copy(update=more), condition))
+    shown = browser.get("/health").text
 
-    slow = sound.model_copy(update={"name": "kvm-2", "lag_in_milliseconds": 9000})
-    other = {"version": "1.3", "settings": {"notice": "when-enabled"}, "is_leader": False}
-    gone = sound.model_copy(update={"name": "kvm-3", "is_present": False})
-    states = [
-        MaintenanceStateView(maintenance_id=f"m{number}", status=status, status_text=f"{status}!")
-        for number, status in enumerate(MaintenanceStatus)
-    ]
-    assert problems() == ""
-    assert "does not answer polls" in problems(replace(SOUND, is_ready=False))
-    assert "cannot write to the database" in problems(replace(SOUND, is_writable=False))
-    assert "does not receive changes" in problems(replace(SOUND, is_following=False))
-    assert "The loop scheduler has failed" in problems(replace(SOUND, failing=("scheduler",)))
-    assert "No replica is the leader" in problems(replicas=[gone])
-    assert problems(maintenances=states) == "Maintenance m4 is held!. Maintenance m5 is stuck!."
-    assert "kvm-3 has not reported" in problems(replicas=[sound, gone])
-    assert "kvm-2 is 9 s behind" in problems(replicas=[sound, slow])
-    assert "no such file" in problems(executor_problem="no such file")
-    assert problems(findings=[wrong("tasks", "It burns.", "put it out")]) == "It burns."
-    said = problems(replicas=[sound, slow.model_copy(update=other)])
-    assert "different versions" in said
-    assert "different values of the setting notice" in said
+    assert 'It burns. <span class="soft">put it out</span>' in shown
+    assert "The executors can be used." not in shown
+    assert "No event is overdue." in shown
 
 
 def test_health_shows_the_sources_and_what_is_wrong_with_them(

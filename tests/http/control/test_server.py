@@ -14,7 +14,7 @@ from tests.replicas import ITSELF
 
 import forewarn
 from forewarn.domain.task import TaskState
-from forewarn.operations.findings import Incident, note_incident
+from forewarn.operations.incidents import Incident, note_incident
 from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall
 from forewarn.ports.store import Store
 
@@ -38,7 +38,6 @@ def test_server_is_paused_and_resumed(api: httpx2.Client) -> None:
         "paused_since": None,
         "paused_by": "",
         "pause_reason": "",
-        "executor_problem": "",
     }
     assert {**paused, "paused_by": ""} == {
         **resumed,
@@ -80,14 +79,25 @@ def test_server_shows_what_is_wrong(api: httpx2.Client, store: Store) -> None:
     incident = Incident(at=conftest.MORNING, sentence="It burned.", hint="put it out")
     store.write(lambda tx: note_incident(tx, incident))
 
-    assert api.get("server").json()["findings"] == [
-        {
-            "check": "tasks",
-            "verdict": "fail",
-            "sentence": "2026-01-05 08:00:00 GMT: It burned.",
-            "hint": "put it out",
-        }
-    ]
+    lease, burned = (
+        each for each in api.get("server").json()["findings"] if each["verdict"] != "ok"
+    )
+
+    assert lease["check"] == "scheduler lease"
+    assert burned == {
+        "check": "tasks",
+        "verdict": "fail",
+        "sentence": "2026-01-05 08:00:00 GMT: It burned.",
+        "hint": "put it out",
+    }
+
+
+def test_server_tells_the_role_of_the_token(api: httpx2.Client) -> None:
+    secret = api.post("tokens", json={"name": "grafana", "role": "viewer"}).json()["secret"]
+
+    shown = api.get("server", headers={"Authorization": f"Bearer {secret}"}).json()
+
+    assert (api.get("server").json()["role"], shown["role"]) == ("admin", "viewer")
 
 
 @pytest.mark.parametrize("body", [{"reason": 1}, {"why": "x"}])

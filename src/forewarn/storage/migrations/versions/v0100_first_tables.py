@@ -439,5 +439,6 @@ def _create_replicas() -> None:
         sa.Column("started_at", _WHOLE_NUMBER, nullable=False),
         sa.Column("seen_at", _WHOLE_NUMBER, nullable=False),
         sa.Column("last_change", _WHOLE_NUMBER, nullable=False),
+        sa.Column("findings", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("replica_id", name="replicas_key"),
     )

@@ -1,0 +1,32 @@
+"""Incidents: what went wrong once, and what an operator is told for a day."""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final
+
+from forewarn.ports.store import Reading, Transaction
+
+_INCIDENTS: Final = "incidents"
+_MOST: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """Something that went wrong *at* a moment of real time, and is a finding for a day."""
+
+    at: datetime
+    sentence: str
+    hint: str
+
+
+def note_incident(tx: Transaction, incident: Incident) -> None:
+    """Store *incident*; of many, only the newest are kept."""
+    kept = [*read_incidents(tx), incident][-_MOST:]
+    tx.put_setting(_INCIDENTS, json.dumps([asdict(each) for each in kept], default=str))
+
+
+def read_incidents(reading: Reading) -> list[Incident]:
+    """Return the incidents, oldest first."""
+    stored = json.loads(reading.setting(_INCIDENTS) or "[]")
+    return [Incident(**{**each, "at": datetime.fromisoformat(each["at"])}) for each in stored]
