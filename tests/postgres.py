@@ -210,11 +210,15 @@ def run(*command: str) -> str:
 def set_clock_ahead(url: str, *, minutes: int) -> None:
     """Have the clock of a database be ahead of that of this machine, for connections from now."""
     ahead = f"SELECT pg_catalog.clock_of_machine() + interval '{minutes} minutes'"
-    body = f"RETURNS timestamptz LANGUAGE sql AS $${ahead}$$"
+    replace_clock(url, f"LANGUAGE sql AS $${ahead}$$")
+
+
+def replace_clock(url: str, body: str) -> None:
+    """Have *body* tell the time of a database; it can ask clock_of_machine()."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in (
             "SET allow_system_table_mods = on",
             "ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO clock_of_machine",
-            f"CREATE FUNCTION pg_catalog.clock_timestamp() {body}",
+            f"CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz {body}",
         ):
             connection.execute(statement.encode())

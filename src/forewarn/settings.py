@@ -163,6 +163,7 @@ class Settings(BaseSettings):
     notifications: Path | None = _setting("notifications")
     overdue_after: _Length = _setting("overdue_after")
     owner_grace: _Length = _setting("owner_grace")
+    clock_tolerance: _Length = _setting("clock_tolerance")
     gates: Path | None = _setting("gates")
     migrate: bool = _setting("migrate")
     journal: bool = _setting("journal")

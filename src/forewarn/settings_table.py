@@ -139,6 +139,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "owner_grace": Setting(
         "How long a replica may be away before its tasks are unknown.", "5m", "DURATION"
     ),
+    "clock_tolerance": Setting(
+        "How far a leader's clock may differ from the database's.", "2s", "DURATION"
+    ),
     "gates": _path("File with gates to ask between steps."),
     "migrate": _switch("Upgrade the database schema at start.", default=True),
     "journal": _switch("Record requests from VMs and their responses, for tests."),

@@ -3,13 +3,16 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap import leader
+from forewarn.bootstrap.leader import Candidate
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.runners import ReloadableRunners
 from forewarn.bootstrap.start import begin
@@ -52,6 +55,17 @@ class ContestedLeadership(FileLeadership):
         self._is_taken = threading.Event()
         self.raises = False
         self.store = store
+        self.offset = timedelta(0)
+        self.readings = 0
+        self.is_taken_back = threading.Event()
+
+    def clock_offset(self) -> timedelta:
+        self.readings += 1
+        return self.offset
+
+    def resign(self, epoch: int) -> None:
+        super().resign(epoch)
+        self.is_taken_back.set()
 
     def campaign(self) -> int | None:
         return None if self._is_taken.is_set() else super().campaign()
@@ -97,6 +111,14 @@ def store(settings: Settings) -> Iterator[Store]:
 @pytest.fixture
 def leadership(store: Store) -> ContestedLeadership:
     return ContestedLeadership(store)
+
+
+@pytest.fixture
+def candidate(settings: Settings, store: Store, leadership: ContestedLeadership) -> Candidate:
+    """A candidate that looks only when it is told to."""
+    beginning = begin(store, settings, None, SystemClock().now())
+    outside = Outside(outbound=OUTBOUND)
+    return assemble(settings, store, beginning, outside, leadership=leadership).candidate
 
 
 @pytest.fixture
@@ -156,6 +178,7 @@ def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
 
 
 def test_replica_begins_no_tasks_after_it_has_handed_over(replica: Replica) -> None:
+    until(lambda: replica.candidate.epoch > 0)
     assert replica.watcher is not None
     assert not replica.watcher.rests()
 
@@ -209,6 +232,50 @@ def test_replica_that_does_not_lead_does_nothing_that_a_leader_does(
     assert not replica.candidate.count_maintenances()
     with pytest.raises(NotLeadingError, match="is not the leader"):
         _ = replica.candidate.scheduler
+
+
+def test_leader_whose_clock_is_off_resigns_and_leads_again_when_it_is_right(
+    replica: Replica, leadership: ContestedLeadership
+) -> None:
+    until(lambda: replica.candidate.epoch > 0)
+    with capture_logs() as lines:
+        leadership.offset = timedelta(minutes=-20)
+        until(lambda: replica.candidate.epoch == 0)
+        resigned, since = leadership.is_taken_back.is_set(), leadership.readings
+        until(lambda: leadership.readings > since + 3)
+        still = replica.candidate.epoch
+        leadership.offset = timedelta(seconds=2)
+        until(lambda: replica.candidate.epoch > 0)
+
+    assert (resigned, still) == (True, 0)
+    said = [line["event"] for line in lines if "clock" in line["event"]]
+    assert said == ["clock_differs", "clock_agrees"]
+
+
+def test_leader_resigns_after_the_second_reading_that_is_off(
+    candidate: Candidate, leadership: ContestedLeadership
+) -> None:
+    candidate.campaign()
+    for ahead in (3, 0, 3):
+        leadership.offset = timedelta(seconds=ahead)
+        candidate.look()
+    before = candidate.epoch
+    candidate.look()
+
+    assert (before, candidate.epoch) == (1, 0)
+
+
+def test_replica_whose_clock_is_off_does_not_take_the_lease(
+    candidate: Candidate, leadership: ContestedLeadership
+) -> None:
+    leadership.offset = timedelta(seconds=3)
+    candidate.campaign()
+    first = candidate.epoch, leadership.store.read(lambda reading: reading.lease_epoch())
+    leadership.offset = timedelta(0)
+    candidate.look()
+
+    assert first == (0, 0)
+    assert candidate.epoch == 1
 
 
 def has_begun(begun: Path, name: str) -> bool:

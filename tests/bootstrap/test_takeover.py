@@ -137,7 +137,9 @@ class Node:
     def __init__(self, url: str, node: str, settings: dict[str, object], stack: ExitStack) -> None:
         made = make_settings({**settings, "speed": QUICK})
         self.store = stack.enter_context(closing(PostgresStore(PostgresAddress(url), node=node)))
-        self.leadership = DatabaseLeadership(self.store.address, node, seconds=LEASE_SECONDS)
+        self.leadership = DatabaseLeadership(
+            self.store.address, node, now=SystemClock().now, seconds=LEASE_SECONDS
+        )
         stack.callback(self.leadership.close)
         wall = SystemClock()
         records = TaskRecords(made.state_directory, self.store, node)

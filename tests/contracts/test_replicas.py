@@ -24,7 +24,7 @@ Parts: TypeAlias = tuple[Replicas, Leadership]
 def parts(store: Store) -> Iterator[Parts]:
     if isinstance(store, PostgresStore):
         replicas = DatabaseReplicas(store, ITSELF)
-        leadership = DatabaseLeadership(store.address, ITSELF.replica_id)
+        leadership = DatabaseLeadership(store.address, ITSELF.replica_id, now=SystemClock().now)
         yield replicas, leadership
         leadership.close()
         replicas.leave()

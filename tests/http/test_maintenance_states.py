@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,7 @@ def _exporter(scheduler: Scheduler, store: Store, context: Callable[[str], Conte
             loop_failures={},
             gates_shut=int,
             jumps=int,
+            clock_offset=timedelta,
             refused={},
             replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
             findings=lambda *_: find_all(store, context("alice")),

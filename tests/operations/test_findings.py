@@ -127,6 +127,12 @@ def test_server_that_is_well_has_one_finding_for_each_check(made: RollOut) -> No
         ),
         (ReplicaState(executor_problem="no file"), "executors", "fail", "starts: no file"),
         (
+            ReplicaState(clock_offset=timedelta(minutes=-20)),
+            "database clock",
+            "fail",
+            "is 20m behind the clock of the database",
+        ),
+        (
             ReplicaState(jumps=(ClockJump(at=SEEN - timedelta(hours=23), seconds=-90),)),
             "clock jumps",
             "warn",

@@ -1,17 +1,21 @@
 """The lease of the leader, where replicas share a database."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import ClassVar
 
 import psycopg
 import pytest
 from psycopg.adapt import Dumper
+from tests.postgres import replace_clock, set_clock_ahead
 from tests.waiting import wait_until
 from tests.works import TIMEOUT
 
+from forewarn.clocks import SystemClock
 from forewarn.domain.amending import build_topology
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import VirtualMachine, standalone
@@ -23,6 +27,13 @@ from forewarn.storage.postgres_session import PostgresAddress
 LONG, OVER_AT_ONCE = 60.0, 0.0
 RENEW_SECONDS = 1.0
 TAKEOVER_SECONDS = 6.0
+SLOW_BEFORE = """
+LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(3); RETURN pg_catalog.clock_of_machine(); END$$
+"""
+SLOW_AFTER = """
+LANGUAGE plpgsql AS $$DECLARE at timestamptz := pg_catalog.clock_of_machine();
+BEGIN PERFORM pg_sleep(3); RETURN at; END$$
+"""
 TAKEN = "SELECT expires_at / 1e6 - 3 FROM leases"
 STILL_SINCE = """
 SELECT extract(epoch FROM max(state_change)) FROM pg_stat_activity
@@ -38,14 +49,18 @@ SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event
 @pytest.fixture
 def first(postgres_url: str) -> Iterator[DatabaseLeadership]:
     address = PostgresAddress(postgres_url)
-    with closing(DatabaseLeadership(address, "a", seconds=LONG)) as leadership:
+    with closing(
+        DatabaseLeadership(address, "a", now=SystemClock().now, seconds=LONG)
+    ) as leadership:
         yield leadership
 
 
 @pytest.fixture
 def second(postgres_url: str) -> Iterator[DatabaseLeadership]:
     address = PostgresAddress(postgres_url)
-    with closing(DatabaseLeadership(address, "b", seconds=LONG)) as leadership:
+    with closing(
+        DatabaseLeadership(address, "b", now=SystemClock().now, seconds=LONG)
+    ) as leadership:
         yield leadership
 
 
@@ -63,9 +78,37 @@ def test_lease_is_of_one_replica_until_it_is_given_up(
     assert (first.renew(1), second.renew(2)) == (False, True)
 
 
+@pytest.mark.parametrize(("minutes", "sign"), [(20, -1), (-20, 1)])
+def test_clock_that_differs_from_that_of_the_database_is_measured(
+    postgres_url: str, minutes: int, sign: int
+) -> None:
+    set_clock_ahead(postgres_url, minutes=minutes)
+    with closing(
+        DatabaseLeadership(PostgresAddress(postgres_url), "a", now=SystemClock().now)
+    ) as leadership:
+        offset = leadership.clock_offset()
+
+    assert timedelta(minutes=19) < sign * offset <= timedelta(minutes=20)
+
+
+@pytest.mark.parametrize("body", [SLOW_BEFORE, SLOW_AFTER])
+def test_database_that_is_slow_is_not_a_clock_that_differs(postgres_url: str, body: str) -> None:
+    replace_clock(postgres_url, body)
+    with closing(
+        DatabaseLeadership(PostgresAddress(postgres_url), "a", now=SystemClock().now)
+    ) as leadership:
+        began = time.monotonic()
+        offset = leadership.clock_offset()
+
+    assert time.monotonic() - began >= 3
+    assert offset == timedelta(0)
+
+
 def test_lease_is_of_nobody_when_it_is_over(postgres_url: str, second: DatabaseLeadership) -> None:
     address = PostgresAddress(postgres_url)
-    with closing(DatabaseLeadership(address, "a", seconds=OVER_AT_ONCE)) as first:
+    with closing(
+        DatabaseLeadership(address, "a", now=SystemClock().now, seconds=OVER_AT_ONCE)
+    ) as first:
         assert first.campaign() == 1
 
         assert second.campaign() == 2
@@ -147,8 +190,8 @@ def test_leader_that_stands_still_in_a_transaction_is_replaced_within_six_second
     psycopg.adapters.register_dumper(StillName, StillDumper)
     StillName.is_over.clear()
     store = open_postgres(postgres_url)
-    lost = DatabaseLeadership(store.address, "a")
-    candidate = DatabaseLeadership(store.address, "b")
+    lost = DatabaseLeadership(store.address, "a", now=SystemClock().now)
+    candidate = DatabaseLeadership(store.address, "b", now=SystemClock().now)
 
     def write() -> None:
         with suppress(StoreUnavailableError):

@@ -16,6 +16,7 @@ from tests.postgres import Cluster, run_cluster
 from tests.waiting import wait_until
 from tests.works import TIMEOUT, held
 
+from forewarn.clocks import SystemClock
 from forewarn.domain.amending import build_topology
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology, VirtualMachine, standalone
@@ -423,7 +424,7 @@ def test_replica_that_stands_still_in_a_transaction_is_cut_off(
 def test_database_whose_tables_somebody_took_away_is_not_written(
     postgres_url: str, store: PostgresStore, harm: str
 ) -> None:
-    leadership = DatabaseLeadership(store.address, "replica-0")
+    leadership = DatabaseLeadership(store.address, "replica-0", now=SystemClock().now)
     with psycopg.connect(postgres_url) as other:
         other.execute(harm.encode())
 
@@ -600,7 +601,7 @@ def test_tables_of_another_role_on_the_search_path_are_not_used(
         entry = AuditEntry(at=NOW, maintenance_time=NOW, who="a", action="create", subject="x")
         store.write(lambda tx: tx.append_audit(entry))
         heard.wait_for(lambda change: change.sequence == 1)
-        leadership = DatabaseLeadership(store.address, "one")
+        leadership = DatabaseLeadership(store.address, "one", now=SystemClock().now)
         assert leadership.campaign() == 1
         leadership.close()
         itself = ReplicaIdentity(replica_id="1", name="one", address="", version="1", settings={})

@@ -98,7 +98,7 @@ def test_only_the_holder_of_a_lease_that_lasts_leads(postgres_url: str) -> None:
     with replica(postgres_url, "a") as (store, first), replica(postgres_url, "b") as (_, second):
         first.report()
         second.report()
-        leadership = DatabaseLeadership(store.address, "b")
+        leadership = DatabaseLeadership(store.address, "b", now=SystemClock().now)
         epoch = leadership.campaign() or 0
 
         leading = [each.is_leader for each in first.call_roll().replicas]

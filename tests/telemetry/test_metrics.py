@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from datetime import timedelta
 from itertools import chain, repeat
 from pathlib import Path
 from urllib.error import HTTPError
@@ -292,6 +293,7 @@ def export_from(store: SqliteStore, tally: Tally, epoch: Callable[[], int]) -> C
             loop_failures={},
             gates_shut=lambda: 0,
             jumps=lambda: 0,
+            clock_offset=timedelta,
             refused={},
             replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
             findings=lambda *_: (),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from time import monotonic
 from typing import Final
 
@@ -44,8 +45,9 @@ class Leader:
 class Candidate:
     """Makes a Leader whenever this replica gains the lease, and drops it when that is lost.
 
-    Without a *supervisor* the Leader's loops do not run by themselves: under virtual time, in
-    somebody's tests, what is due is done when they say so.
+    It does not lead while the clock of this machine and that of the store differ by more than
+    *clock_tolerance*. Without a *supervisor* the Leader's loops do not run by themselves: under
+    virtual time, in somebody's tests, what is due is done when they say so.
     """
 
     def __init__(
@@ -54,16 +56,22 @@ class Candidate:
         make: Callable[[int], Leader],
         supervisor: Supervisor | None = None,
         *,
+        clock_tolerance: timedelta = timedelta.max,
         reports: FilteringBoundLogger = log,
     ) -> None:
         self._leadership = leadership
         self._make = make
         self._supervisor = supervisor
+        self._clock_tolerance = clock_tolerance
         self._reports = reports
         self._leader: Leader | None = None
         self._resting_until = 0.0
+        self.clock_offset = timedelta(0)
+        """How far the clock of this machine was ahead of the store's at the last reading."""
+        self.is_clock_off = False
+        self._readings_off = 0
         self._threads: tuple[SupervisedThread, ...] = ()
-        self._rounds = Rounds("leadership", self._look, every=_RENEW_SECONDS)
+        self._rounds = Rounds("leadership", self.look, every=_RENEW_SECONDS)
 
     @property
     def epoch(self) -> int:
@@ -115,8 +123,9 @@ class Candidate:
                 courier.note(change)
 
     def campaign(self) -> None:
-        """Lead if the lease is to be had."""
-        epoch = self._leadership.campaign()
+        """Lead if the lease is to be had and the clock is right."""
+        self._compare_clocks()
+        epoch = None if self.is_clock_off else self._leadership.campaign()
         if epoch is None:
             return
         self._reports.info("lease_gained", epoch=epoch)
@@ -142,9 +151,12 @@ class Candidate:
         for thread in self._threads:
             thread.stop()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Hold on to the lease, or campaign for it; resign if this replica should not lead."""
         leader, is_held = self._leader, False
-        if self.is_resting:
+        if leader is not None:
+            self._compare_clocks()
+        if self.is_resting or (leader is not None and self.is_clock_off):
             if leader is not None:
                 self._drop()
                 self._leadership.resign(leader.epoch)
@@ -158,6 +170,18 @@ class Candidate:
         if self._leader is None and not self._rounds.is_stopping:
             with suppress(LeaseLostError):  # to somebody else, before the Leader was made
                 self.campaign()
+
+    def _compare_clocks(self) -> None:
+        """Note whether the clock is off: of a leader, if two readings in a row are."""
+        self.clock_offset = self._leadership.clock_offset()
+        is_off = abs(self.clock_offset) > self._clock_tolerance
+        self._readings_off = self._readings_off + 1 if is_off else 0
+        was_off, needed = self.is_clock_off, 1 if self._leader is None else 2
+        self.is_clock_off = self._readings_off >= needed
+        if self.is_clock_off and not was_off:
+            self._reports.warning("clock_differs", seconds=self.clock_offset.total_seconds())
+        if was_off and not self.is_clock_off:
+            self._reports.info("clock_agrees", seconds=self.clock_offset.total_seconds())
 
     def _start(self, leader: Leader, supervisor: Supervisor) -> Iterator[SupervisedThread]:
         # Whoever finds out that the lease is over ends, and has it looked at here at once.

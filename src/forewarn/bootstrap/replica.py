@@ -55,6 +55,7 @@ from forewarn.storage.lock import FileLeadership, SoleReplica
 from forewarn.telemetry.clock_watch import ClockWatch
 from forewarn.telemetry.event_log import EventLog
 from forewarn.telemetry.logs import logger_above
+from forewarn.wording.durations import parse_duration
 
 log = structlog.get_logger()
 
@@ -100,7 +101,13 @@ def assemble(
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
     make = _LeaderMaker(store, outside, gates, faults, context, reports)
-    candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
+    candidate = Candidate(
+        leadership or FileLeadership(store),
+        make,
+        supervisor,
+        clock_tolerance=parse_duration(settings.clock_tolerance),
+        reports=reports,
+    )
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
     _listen(store, faults.note, candidate.note, event_log.note)
     if outside.watcher is not None:
@@ -235,6 +242,7 @@ def _listen(store: Store, *listeners: ChangeListener) -> None:
 
 def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callable[[str], Context]:
     wall, runners, watcher = outside.wall, outside.runners, outside.watcher
+    tolerance = parse_duration(settings.clock_tolerance)
     fixed = replace(
         make_rules(settings),
         targets=outside.notifications.targets,
@@ -246,7 +254,11 @@ def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callabl
         # Which hosts have work can change while the server runs: their file is read again.
         works = runners.rules
         rules = replace(fixed, host_works=tuple(works)) if works else fixed
-        return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
+        now, at = clock.now(), wall.now()
+        if settings.is_shared:
+            # Until it is noticed that the clock is off, it must not start events early.
+            now = min(max(now, at - tolerance), at + tolerance)
+        return Context(who=who, now=now, at=at, new_id=new_id, rules=rules)
 
     return context
 

@@ -35,6 +35,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "replicas": "All replicas are present, up to date and alike.",
     "loops": "No part of the server has failed since it started.",
     "executors": "The executors can be used.",
+    "database clock": "The clocks of the server and of its database agree.",
     "clock jumps": "The server's clock has not jumped within the last day.",
     "pause": "The server is not paused.",
     "discovery": "",
@@ -69,6 +70,8 @@ class ReplicaState:
     failures: Mapping[str, int] = field(default_factory=dict)
     failing: tuple[str, ...] = ()
     executor_problem: str = ""
+    clock_offset: timedelta = timedelta(0)
+    """How far its clock is ahead of the database's; zero if it is within the tolerance."""
     jumps: tuple[ClockJump, ...] = ()
 
 
@@ -95,6 +98,14 @@ def examine_replica(state: ReplicaState, now: datetime) -> Iterator[Finding]:
     if state.executor_problem:
         hint = "correct the file, then send the server SIGHUP or restart it"
         yield wrong("executors", f"No impact starts: {state.executor_problem}", hint)
+    if state.clock_offset:
+        way = "ahead of" if state.clock_offset > timedelta(0) else "behind"
+        sentence = (
+            f"The server's clock is {_say(abs(state.clock_offset))} {way} the clock of the "
+            "database, so this server does not lead."
+        )
+        hint = "try: timedatectl status, on the server and on the machine of the database"
+        yield wrong("database clock", sentence, hint)
     if state.jumps and now - state.jumps[-1].at < RECENT:
         last = state.jumps[-1]
         way = "forward" if last.seconds > 0 else "back"

@@ -1,5 +1,6 @@
 """Which replica leads. Leases last in real time, never in maintenance time."""
 
+from datetime import timedelta
 from typing import Protocol
 
 from forewarn.domain.errors import says
@@ -17,6 +18,9 @@ class Leadership(Protocol):
     Every gain has an epoch of its own, which all writes of that leader carry. So a leader that
     does not know yet that its lease is over can do no harm.
     """
+
+    def clock_offset(self) -> timedelta:
+        """Return by how much this machine's clock is ahead of the store's; negative if behind."""
 
     def campaign(self) -> int | None:
         """Return a new epoch if the lease is this replica's now, and none while others hold it."""

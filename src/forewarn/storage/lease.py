@@ -4,12 +4,16 @@ A lease is renewed every second and lasts three. To take it, a replica waits for
 so no transaction of the leader before can be committed afterwards.
 """
 
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import psycopg
 
 from forewarn.ports.store import StoreUnavailableError
+from forewarn.storage.columns import from_microseconds
 from forewarn.storage.postgres_session import DATABASE_NOW, PostgresAddress, StandingConnection
 from forewarn.storage.reading import LEASE
 from forewarn.storage.tables import LOCK_ROW
@@ -17,6 +21,7 @@ from forewarn.storage.tables import LOCK_ROW
 _LEASE_SECONDS: Final = 3.0
 """How long a leader is taken for alive that does not say so."""
 
+_NOW: Final = f"SELECT {DATABASE_NOW}"
 _END: Final = f"({DATABASE_NOW} + %(seconds)s * 1000000)::BIGINT"
 _IS_HELD: Final = f"SELECT 1 FROM leases WHERE name = %(lease)s AND expires_at > {DATABASE_NOW}"  # noqa: S608
 _TAKE: Final = f"""
@@ -40,10 +45,28 @@ class DatabaseLeadership:
     """
 
     def __init__(
-        self, address: PostgresAddress, holder: str, *, seconds: float = _LEASE_SECONDS
+        self,
+        address: PostgresAddress,
+        holder: str,
+        *,
+        now: Callable[[], datetime],
+        seconds: float = _LEASE_SECONDS,
     ) -> None:
         self._connection = StandingConnection(address)
+        self._now = now
         self._values = {"lease": LEASE, "lock": LOCK_ROW, "holder": holder, "seconds": seconds}
+
+    def clock_offset(self) -> timedelta:
+        """Return by how much this machine's clock is ahead of the database's, at least.
+
+        The database may have looked at its clock at any moment between question and answer, so a
+        slow answer explains a difference. Negative if this machine's clock is behind.
+        """
+        asked_at, began = self._now(), time.monotonic()
+        (at,) = self._run(_NOW).fetchone() or (0,)
+        ahead = asked_at - from_microseconds(at)
+        latest = ahead + timedelta(seconds=time.monotonic() - began)
+        return max(ahead, timedelta(0)) + min(latest, timedelta(0))
 
     def campaign(self) -> int | None:
         """Return a new epoch if the lease is this replica's now, and none while others hold it."""

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO
 
@@ -94,6 +94,10 @@ class FileLeadership:
     def holds(self, epoch: int) -> bool:
         """Tell whether this process leads under *epoch*."""
         return 0 < epoch == self._epoch
+
+    def clock_offset(self) -> timedelta:
+        """Return zero: the store uses the clock of this machine."""
+        return timedelta(0)
 
     def campaign(self) -> int | None:
         """Return the next epoch: the lock was taken when the store was opened."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate, product
 from threading import Lock
 from typing import Final, TypeAlias, TypeVar
@@ -116,6 +116,9 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_clock_jumps_total": Family(
         "counter", "Jumps of the machine's clock by more than 3 seconds."
     ),
+    "forewarn_clock_offset_seconds": Family(
+        "gauge", "How far the machine's clock is ahead of the database's."
+    ),
     "forewarn_lease_epoch": Family("gauge", "Lease epoch of this server."),
     "forewarn_discovery_working": Family(
         "gauge", "1 unless the last query of a source failed.", ("source",)
@@ -165,6 +168,7 @@ class FigureSources:
     gates_shut: Callable[[], int]
     loop_failures: Mapping[str, int]
     jumps: Callable[[], int]
+    clock_offset: Callable[[], timedelta]
     refused: Mapping[str, int]
     replicas: Replicas
     findings: Callable[[RollCall, Figures], Iterable[Finding]]
@@ -239,6 +243,7 @@ class _Figures(Collector):
         yield from self._of_maintenances()
         yield _by("forewarn_loop_failures_total", here.loop_failures)
         yield _values("forewarn_clock_jumps_total", here.jumps())
+        yield _values("forewarn_clock_offset_seconds", here.clock_offset().total_seconds())
         yield _distributions("forewarn_store_group_size", {(): here.store.commits})
         yield _values("forewarn_store_writable", here.store.is_writable())
 
