@@ -278,6 +278,27 @@ def test_replica_whose_clock_is_off_does_not_take_the_lease(
     assert candidate.epoch == 1
 
 
+def test_replica_that_cannot_write_its_task_log_neither_leads_nor_begins_tasks(
+    tmp_path: Path, replica: Replica
+) -> None:
+    until(lambda: replica.candidate.epoch > 0)
+    assert replica.watcher is not None
+    with capture_logs() as lines:
+        (tmp_path / "tasks").rename(tmp_path / "elsewhere")
+        (tmp_path / "tasks").touch()
+        until(lambda: replica.candidate.epoch == 0)
+        rests, problem = replica.watcher.rests(), replica.candidate.records_problem
+        (tmp_path / "tasks").unlink()
+        (tmp_path / "elsewhere").rename(tmp_path / "tasks")
+        until(lambda: replica.candidate.epoch > 0)
+
+    assert rests
+    assert problem == f"{tmp_path}/tasks cannot be written: Not a directory."
+    assert (replica.watcher.rests(), replica.candidate.records_problem) == (False, "")
+    said = [line["event"] for line in lines if "state_directory" in line["event"]]
+    assert said == ["state_directory_not_writable", "state_directory_writable"]
+
+
 def has_begun(begun: Path, name: str) -> bool:
     return begun.exists() and begun.read_text().split()[-1:] == [name]
 

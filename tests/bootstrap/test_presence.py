@@ -72,6 +72,20 @@ def test_servers_measure_real_time_by_the_clock_that_they_share(postgres_url: st
         assert abs(made.context("ops").at - at) < timedelta(minutes=1)
 
 
+def test_maintenance_time_stays_within_the_tolerance_of_the_clock_that_servers_share(
+    postgres_url: str,
+) -> None:
+    """So a clock that is off starts no event early, and shortens no notice."""
+    set_clock_ahead(postgres_url, minutes=20)
+    shared = make_settings({"database": postgres_url, "clock_tolerance": "5s"})
+    with opened(postgres_url) as database:
+        beginning = take_over(database, shared, None)
+        outside = Outside(outbound=OUTBOUND, wall=database.wall)
+        context = assemble(shared, database.store, beginning, outside).context("ops")
+
+    assert context.at - context.now == timedelta(seconds=5)
+
+
 def test_replica_reports_by_itself(postgres_url: str) -> None:
     with opened(postgres_url) as database, heart_beating(database.replicas, Supervisor()):
         with psycopg.connect(postgres_url, autocommit=True) as connection:

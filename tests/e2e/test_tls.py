@@ -1,12 +1,16 @@
 """Operators from elsewhere come over TLS, or not at all. Certificates are made here, by openssl."""
 
+import json
+import re
 import signal
 import ssl
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from http.client import HTTPSConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.docs.blocks import Block
@@ -20,6 +24,8 @@ from tests.e2e.conftest import (
 )
 from tests.needs import find_program
 from tests.ports import free_port
+
+from forewarn.clocks import SystemClock
 
 CONFIG = """
 [ca]
@@ -139,6 +145,72 @@ def test_operator_comes_over_tls(
     assert (wrong.returncode, "is not a valid certificate file" in wrong.stderr) == (2, True)
     assert unencrypted.returncode != 0
     assert server.stop() == 0, server.said()
+
+
+def test_certificate_that_expires_soon_is_a_finding_until_it_is_renewed(
+    make_server: ServerMaker, make_pair: Callable[..., Pair]
+) -> None:
+    now = SystemClock().now()
+    soon = make_pair(end=f"{now + timedelta(days=10):%Y%m%d%H%M%SZ}")
+    later = make_pair(end="20980101000000Z")
+    server = make_server(*soon.flags)
+    server.launch()
+    wait_until(lambda: _shown(server) == _pem(soon), "nobody answers over TLS", START_SECONDS)
+    trusted = {"FOREWARN_CA_FILE": str(soon.certificate)}
+
+    before = _find_certificate(server, **trusted)
+    soon.key.write_bytes(later.key.read_bytes())
+    soon.certificate.write_bytes(later.certificate.read_bytes())
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: _shown(server) == _pem(later), "no renewal", START_SECONDS)
+    after = _find_certificate(server, **trusted)
+    trusting = ssl.create_default_context(cafile=soon.certificate)
+    metrics = HTTPSConnection("127.0.0.1", server.control_port, context=trusting, timeout=60)
+    metrics.request("GET", "/metrics")
+    shown = metrics.getresponse().read().decode()
+    metrics.close()
+
+    assert before["verdict"] == "warn"
+    assert (
+        f"{soon.certificate} expires at {now + timedelta(days=10):%Y-%m-%d}" in before["sentence"]
+    )
+    assert "systemctl reload forewarn" in before["hint"]
+    assert after["verdict"] == "ok"
+    expiry = ssl.cert_time_to_seconds("Jan  1 00:00:00 2098 GMT")
+    (figure,) = re.findall(
+        r"^forewarn_certificate_expiry_timestamp_seconds (\S+)$", shown, re.MULTILINE
+    )
+    assert float(figure) == expiry
+    assert server.stop() == 0, server.said()
+
+
+def test_command_says_that_the_certificate_of_the_server_has_expired(
+    make_server: ServerMaker, make_pair: Callable[..., Pair], tmp_path: Path
+) -> None:
+    now, expired = SystemClock().now(), tmp_path / "expired.pem"
+    pair = make_pair(end=f"{now + timedelta(seconds=20):%Y%m%d%H%M%SZ}")
+    expired.write_bytes(pair.certificate.read_bytes())
+    server = make_server(*pair.flags)
+    server.launch()
+    wait_until(lambda: _shown(server) == _pem(pair), "nobody answers over TLS", START_SECONDS)
+    wait_until(
+        lambda: SystemClock().now() > now + timedelta(seconds=21), "it to expire", START_SECONDS
+    )
+
+    asked = _ask(server, "vm", "list", FOREWARN_CA_FILE=str(expired))
+
+    assert asked.returncode == 6
+    assert "has a certificate that has expired" in asked.stderr
+    assert "renew it, then on the server: systemctl reload forewarn" in asked.stderr
+    assert "--ca-file" not in asked.stderr
+    assert server.stop() == 0, server.said()
+
+
+def _find_certificate(server: Server, **environment: str) -> Any:
+    answer = json.loads(_ask(server, "doctor", "--remote", "-o", "json", **environment).stdout)
+    (found,) = (each for each in answer["findings"] if each["check"] == "certificate")
+    return found
 
 
 def test_server_in_the_clear_is_said_not_to_speak_tls(start_server: ServerMaker) -> None:

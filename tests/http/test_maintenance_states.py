@@ -179,6 +179,7 @@ def _exporter(scheduler: Scheduler, store: Store, context: Callable[[str], Conte
             gates_shut=int,
             jumps=int,
             clock_offset=timedelta,
+            expires_at=lambda: None,
             refused={},
             replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
             findings=lambda *_: find_all(store, context("alice")),

@@ -133,6 +133,24 @@ def test_server_that_is_well_has_one_finding_for_each_check(made: RollOut) -> No
             "is 20m behind the clock of the database",
         ),
         (
+            ReplicaState(records_problem="x cannot be written: No space left on device."),
+            "state directory",
+            "fail",
+            "x cannot be written: No space left on device. This server does not lead",
+        ),
+        (
+            ReplicaState(certificate=Path("a.pem"), expires_at=SEEN + timedelta(days=29)),
+            "certificate",
+            "warn",
+            "The certificate a.pem expires at 2026-02-03 08:00:00 GMT.",
+        ),
+        (
+            ReplicaState(certificate=Path("a.pem"), expires_at=SEEN),
+            "certificate",
+            "fail",
+            "The certificate a.pem expired at 2026-01-05 08:00:00 GMT.",
+        ),
+        (
             ReplicaState(jumps=(ClockJump(at=SEEN - timedelta(hours=23), seconds=-90),)),
             "clock jumps",
             "warn",
@@ -151,9 +169,14 @@ def test_replica_reports_what_only_it_knows(
 
 
 def test_replica_that_is_well_reports_nothing() -> None:
-    old = ClockJump(at=SEEN - timedelta(days=1), seconds=60)
+    state = ReplicaState(
+        failures={"polls": 0},
+        jumps=(ClockJump(at=SEEN - timedelta(days=1), seconds=60),),
+        certificate=Path("a.pem"),
+        expires_at=SEEN + timedelta(days=30),
+    )
 
-    assert list(examine_replica(ReplicaState(failures={"polls": 0}, jumps=(old,)), SEEN)) == []
+    assert list(examine_replica(state, SEEN)) == []
 
 
 def test_finding_of_a_replica_among_others_names_it(made: RollOut) -> None:
@@ -169,7 +192,8 @@ def test_finding_of_a_replica_among_others_names_it(made: RollOut) -> None:
 
 def test_replicas_that_are_away_behind_or_unlike_others_are_findings(made: RollOut) -> None:
     identity = replace(LEADER.identity, version="1.3", settings={"notice": "when-enabled"})
-    gone = replica("kvm-2", seen_at=SEEN - timedelta(seconds=10), findings=())
+    (reported,) = examine_replica(ReplicaState(is_writable=False), SEEN)
+    gone = replica("kvm-2", seen_at=SEEN - timedelta(seconds=10), findings=(reported,))
     slow = replica("kvm-3", changes_behind=5, lag=timedelta(seconds=3))
     late = replica("kvm-4", changes_behind=5, lag=timedelta(seconds=2))
     other = replace(replica("kvm-5"), identity=identity)

@@ -12,6 +12,7 @@ from tests.replicas import ITSELF
 from tests.waiting import wait_until
 
 from forewarn.clocks import SystemClock
+from forewarn.domain.finding import wrong
 from forewarn.domain.names import ScopeId
 from forewarn.domain.publication import FIRST_DOCUMENT, republish
 from forewarn.domain.task import SILENT_AFTER, Owner
@@ -63,6 +64,19 @@ def test_each_sees_all_until_they_leave(postgres_url: str) -> None:
             assert names(first) == names(second) == ["a", "b"]
 
         assert names(first) == ["a"]
+
+
+def test_replica_is_known_with_what_it_finds_wrong(postgres_url: str) -> None:
+    finding = wrong("writes", "It cannot write.", "make room")
+    with replica(postgres_url, "a") as (_, first), replica(postgres_url, "b") as (_, second):
+        first.report()
+        second.report()
+        first.examine = lambda: [finding]
+        at_once = [each.findings for each in first.call_roll().replicas]
+        first.report()
+        reported = [each.findings for each in second.call_roll().replicas]
+
+    assert at_once == reported == [(finding,), ()]
 
 
 @pytest.mark.parametrize(("generation", "is_heard"), [(3, True), (2, False)])

@@ -294,6 +294,7 @@ def export_from(store: SqliteStore, tally: Tally, epoch: Callable[[], int]) -> C
             gates_shut=lambda: 0,
             jumps=lambda: 0,
             clock_offset=timedelta,
+            expires_at=lambda: None,
             refused={},
             replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
             findings=lambda *_: (),

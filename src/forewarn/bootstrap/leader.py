@@ -46,8 +46,10 @@ class Candidate:
     """Makes a Leader whenever this replica gains the lease, and drops it when that is lost.
 
     It does not lead while the clock of this machine and that of the store differ by more than
-    *clock_tolerance*. Without a *supervisor* the Leader's loops do not run by themselves: under
-    virtual time, in somebody's tests, what is due is done when they say so.
+    *clock_tolerance*, nor while *check_records* says why the task log cannot be written.
+
+    Without a *supervisor* the Leader's loops do not run by themselves: under virtual time, in
+    somebody's tests, what is due is done when they say so.
     """
 
     def __init__(
@@ -57,12 +59,15 @@ class Candidate:
         supervisor: Supervisor | None = None,
         *,
         clock_tolerance: timedelta = timedelta.max,
+        check_records: Callable[[], str] = str,
         reports: FilteringBoundLogger = log,
     ) -> None:
         self._leadership = leadership
         self._make = make
         self._supervisor = supervisor
         self._clock_tolerance = clock_tolerance
+        self._check_records = check_records
+        self.records_problem = ""
         self._reports = reports
         self._leader: Leader | None = None
         self._resting_until = 0.0
@@ -81,8 +86,11 @@ class Candidate:
 
     @property
     def is_resting(self) -> bool:
-        """Whether this replica has just handed over, and leaves the lease and tasks to others."""
-        return monotonic() < self._resting_until
+        """Whether this replica leaves the lease and tasks to others.
+
+        It has just handed over, or cannot write its task log.
+        """
+        return monotonic() < self._resting_until or bool(self.records_problem)
 
     @property
     def scheduler(self) -> Scheduler:
@@ -123,9 +131,10 @@ class Candidate:
                 courier.note(change)
 
     def campaign(self) -> None:
-        """Lead if the lease is to be had and the clock is right."""
-        self._compare_clocks()
-        epoch = None if self.is_clock_off else self._leadership.campaign()
+        """Lead if the lease is to be had and nothing keeps this replica from it."""
+        self._examine()
+        is_fit = not (self.is_clock_off or self.is_resting)
+        epoch = self._leadership.campaign() if is_fit else None
         if epoch is None:
             return
         self._reports.info("lease_gained", epoch=epoch)
@@ -154,8 +163,8 @@ class Candidate:
     def look(self) -> None:
         """Hold on to the lease, or campaign for it; resign if this replica should not lead."""
         leader, is_held = self._leader, False
-        if leader is not None:
-            self._compare_clocks()
+        if leader is not None or self.is_resting:
+            self._examine()
         if self.is_resting or (leader is not None and self.is_clock_off):
             if leader is not None:
                 self._drop()
@@ -171,8 +180,16 @@ class Candidate:
             with suppress(LeaseLostError):  # to somebody else, before the Leader was made
                 self.campaign()
 
-    def _compare_clocks(self) -> None:
-        """Note whether the clock is off: of a leader, if two readings in a row are."""
+    def _examine(self) -> None:
+        """Note what keeps this replica from leading, and log it when that changes.
+
+        The clock of a leader is off if two readings in a row are.
+        """
+        known, self.records_problem = self.records_problem, self._check_records()
+        if self.records_problem and not known:
+            self._reports.warning("state_directory_not_writable", error=self.records_problem)
+        if known and not self.records_problem:
+            self._reports.info("state_directory_writable")
         self.clock_offset = self._leadership.clock_offset()
         is_off = abs(self.clock_offset) > self._clock_tolerance
         self._readings_off = self._readings_off + 1 if is_off else 0

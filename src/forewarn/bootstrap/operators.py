@@ -4,6 +4,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -99,15 +100,19 @@ def control_server(
     replica.store.listen(ledger_watch.note)
     replica.store.listen(pulse.note)
     refused = Counter[str]()
-    services = _make_services(replica, ledger_watch, refused, is_ready)
+    certificate = find_certificate(replica.settings)
+    services = _make_services(replica, ledger_watch, refused, is_ready, certificate)
     replica.replicas.examine = lambda: examine_replica(
         ReplicaState(
             is_answering=is_ready(),
             is_writable=replica.store.is_writable(),
+            records_problem=replica.candidate.records_problem,
             is_following=replica.replicas.is_following(),
             failures=replica.supervisor.failures,
             failing=replica.supervisor.failing,
             executor_problem=replica.executor_problem(),
+            certificate=certificate.path if certificate else None,
+            expires_at=certificate.expires_at if certificate else None,
             clock_offset=replica.candidate.clock_offset * replica.candidate.is_clock_off,
             jumps=replica.clock_watch.jumps,
         ),
@@ -129,7 +134,7 @@ def control_server(
     return ControlServer(
         app,
         listeners,
-        certificate=find_certificate(replica.settings),
+        certificate=certificate,
         streams=(ledger_watch, pulse, replica.hub),
         refusals=refusals,
     )
@@ -149,7 +154,11 @@ def _touching(pulse: Pulse, scope: Scope, send: Send) -> Send:
 
 
 def _make_services(
-    replica: Replica, ledger_watch: LedgerWatch, refused: Counter[str], is_ready: Callable[[], bool]
+    replica: Replica,
+    ledger_watch: LedgerWatch,
+    refused: Counter[str],
+    is_ready: Callable[[], bool],
+    certificate: Certificate | None,
 ) -> Services:
     directory = replica.settings.state_directory
 
@@ -182,7 +191,8 @@ def _make_services(
         scenarios=built_in_scenarios(),
         notifiers=replica.notifiers,
         gates=replica.gates,
-        metrics=exporter(_sources(replica, ledger_watch, refused)),
+        metrics=exporter(_sources(replica, ledger_watch, refused, certificate)),
+        records_problem=lambda: replica.candidate.records_problem,
         failing=lambda: replica.supervisor.failing,
         jumps=lambda: replica.clock_watch.jumps,
         showings=replica.showings.pending,
@@ -193,7 +203,10 @@ def _make_services(
 
 
 def _sources(
-    replica: Replica, ledger_watch: LedgerWatch, refused: Mapping[str, int]
+    replica: Replica,
+    ledger_watch: LedgerWatch,
+    refused: Mapping[str, int],
+    certificate: Certificate | None,
 ) -> FigureSources:
     return FigureSources(
         version=forewarn.__version__,
@@ -215,13 +228,14 @@ def _sources(
         loop_failures=replica.supervisor.failures,
         jumps=lambda: replica.clock_watch.number,
         clock_offset=lambda: replica.candidate.clock_offset,
+        expires_at=lambda: certificate.expires_at if certificate else None,
         refused=refused,
         replicas=replica.replicas,
-        findings=lambda roll, figures: find_findings(replica, roll, figures),
+        findings=partial(_find_all, replica),
     )
 
 
-def find_findings(replica: Replica, roll: RollCall, figures: Figures) -> Iterable[Finding]:
+def _find_all(replica: Replica, roll: RollCall, figures: Figures) -> Iterable[Finding]:
     """Return the findings about all replicas, scopes and Maintenances."""
     context = replica.context(ADMIN)
     _, findings = replica.store.read(

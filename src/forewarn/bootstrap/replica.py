@@ -106,6 +106,7 @@ def assemble(
         make,
         supervisor,
         clock_tolerance=parse_duration(settings.clock_tolerance),
+        check_records=outside.watcher.records.check if outside.watcher else str,
         reports=reports,
     )
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)

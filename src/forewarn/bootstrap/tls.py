@@ -2,7 +2,8 @@
 
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -28,16 +29,21 @@ def check_control(settings: Settings, listeners: Iterable[socket.socket]) -> Non
 
 
 class Certificate:
-    """A certificate that can be used, with its key, and the *context* that shows it."""
+    """A certificate that can be used, with its key, and the *context* that shows it.
+
+    Clients take it until it *expires_at*, or one of its authorities in the same file does.
+    """
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        self._files = (certificate, key)
-        self.context = _load(certificate, key)
+        self.path: Final = certificate
+        self._key = key
+        self.context, self.expires_at = _load(certificate, key)
 
     def renew(self) -> None:
         """Show what is in the files now, or refuse it and go on with what was there before."""
-        _load(*self._files)
-        self.context.load_cert_chain(*self._files)
+        _, expires_at = _load(self.path, self._key)
+        self.context.load_cert_chain(self.path, self._key)
+        self.expires_at = expires_at
 
 
 def find_certificate(settings: Settings) -> Certificate | None:
@@ -47,7 +53,7 @@ def find_certificate(settings: Settings) -> Certificate | None:
     return Certificate(settings.control_certificate, settings.control_key)
 
 
-def _load(certificate: Path, key: Path) -> ssl.SSLContext:
+def _load(certificate: Path, key: Path) -> tuple[ssl.SSLContext, datetime]:
     """Refuse a certificate and a key that cannot be read, do not match or are out of time."""
     for setting, path in (("control_certificate", certificate), ("control_key", key)):
         _check_readable(setting, path)
@@ -58,7 +64,8 @@ def _load(certificate: Path, key: Path) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise StartError(_explain(certificate, key, error)) from error
     try:
-        _shake_hands(serving, _trusting(certificate))
+        trusting = _trusting(certificate)
+        shown = _shake_hands(serving, trusting)
     except ssl.SSLCertVerificationError as error:
         problem = {
             _EXPIRED: "has expired; renew it",
@@ -67,7 +74,8 @@ def _load(certificate: Path, key: Path) -> ssl.SSLContext:
         raise StartError(f"The certificate {certificate} {problem}.") from error
     except ssl.SSLError as error:
         raise StartError(f"The certificate {certificate} cannot be used: {error}.") from error
-    return serving
+    ends = (str(each["notAfter"]) for each in (shown, *trusting.get_ca_certs()))
+    return serving, datetime.fromtimestamp(min(map(ssl.cert_time_to_seconds, ends)), UTC)
 
 
 def _check_readable(setting: str, path: Path) -> None:
@@ -98,13 +106,11 @@ def _trusting(certificate: Path) -> ssl.SSLContext:
     return client
 
 
-def _shake_hands(serving: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """Have a client that trusts the certificate itself look at it; nothing leaves the process."""
+def _shake_hands(serving: ssl.SSLContext, client: ssl.SSLContext) -> Mapping[str, object]:
+    """Return the certificate as a client that trusts it sees it; nothing leaves the process."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(to_client, to_server),
-        serving.wrap_bio(to_server, to_client, server_side=True),
-    ]
+    trusting = client.wrap_bio(to_client, to_server)
+    ends = [trusting, serving.wrap_bio(to_server, to_client, server_side=True)]
     while ends:
         for end in tuple(ends):
             try:
@@ -112,6 +118,7 @@ def _shake_hands(serving: ssl.SSLContext, client: ssl.SSLContext) -> None:
                 ends.remove(end)
             except ssl.SSLWantReadError:
                 continue
+    return trusting.getpeercert() or {}
 
 
 def _is_loopback(listener: socket.socket) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 from forewarn.cli.errors import CommandError, ExitCode, exit_code_of, hint_for
 from forewarn.cli.output import Row
 from forewarn.transport.requests import (
+    ExpiredError,
     HungUpError,
     LateReplyError,
     MisnamedError,
@@ -41,6 +42,11 @@ _FAILURES: Final[Mapping[type[TransportError], tuple[ExitCode, str, str]]] = {
         ExitCode.USAGE,
         "{server} is not a valid server URL: {problem}.",
         "try: --server http://127.0.0.1:8170",
+    ),
+    ExpiredError: (
+        ExitCode.UNREACHABLE,
+        "{server} has a certificate that has expired.",
+        "renew it, then on the server: systemctl reload forewarn, or send SIGHUP",
     ),
     UntrustedError: (
         ExitCode.UNREACHABLE,

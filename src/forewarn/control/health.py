@@ -40,9 +40,10 @@ async def check_readiness(request: Request, response: Response) -> ReadinessView
 async def check_readiness_for_writes(request: Request, response: Response) -> HealthView:
     """Report whether the server accepts writes."""
     services: Services = request.app.state.services
-    return _answer(
-        response, is_ready=services.store.is_writable(), otherwise="the store cannot be written"
-    )
+    has_store, has_records = services.store.is_writable(), not services.records_problem()
+    what = "state directory" if has_store else "store"
+    otherwise = f"the {what} cannot be written"
+    return _answer(response, is_ready=has_store and has_records, otherwise=otherwise)
 
 
 class _Exposition(Response):

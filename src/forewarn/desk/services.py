@@ -118,6 +118,8 @@ class Services:
     """The database as people know it, without passwords."""
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     slow_verbs: SlowVerbs = field(default_factory=SlowVerbs)
+    records_problem: Callable[[], str] = str
+    """Why the task log cannot be written; nothing if it can."""
     hand_over: Callable[[], None] = lambda: None
     """Let another replica lead."""
     failing: Callable[[], tuple[str, ...]] = tuple

@@ -19,6 +19,10 @@ from forewarn.private_files import create_private, draft_of
 INTENT: Final = ".intended"
 LINEAGE: Final = "lineage.json"
 
+_PROBE: Final = ".writable"
+_PROBE_SIZE: Final = 4096
+"""More than a record has, so that a disk is full for both."""
+
 
 class TaskLog:
     """A directory with files for each task. What is written stays as it is.
@@ -33,6 +37,19 @@ class TaskLog:
         self.starting: Final = dict[TaskKey, threading.Event]()
         """What this process is about to begin, and has no record of yet. All runners that share the
         records know it: also those that were made anew meanwhile."""
+
+    def check(self) -> str:
+        """Return why records cannot be written; nothing if they can."""
+        probe = self._directory / _PROBE
+        try:
+            self._make_directory(self._directory)
+            probe.write_bytes(bytes(_PROBE_SIZE))
+        except OSError as error:
+            return f"{self._directory} cannot be written: {error.strerror}."
+        finally:
+            with suppress(OSError):
+                probe.unlink()
+        return ""
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -44,7 +44,12 @@ from forewarn.protocol.document import Document
 from forewarn.protocol.errors import ForewarnError
 from forewarn.systemd import SystemdNotifier
 from forewarn.telemetry.logs import configure_logging
-from forewarn.transport.requests import MisnamedError, PlainServerError, UntrustedError
+from forewarn.transport.requests import (
+    ExpiredError,
+    MisnamedError,
+    PlainServerError,
+    UntrustedError,
+)
 
 _NO_RELAY: Final = (
     "{server}: {error} A relay needs a token from forewarn token create --relay HOST."
@@ -56,6 +61,7 @@ _REFUSALS: Final[Mapping[int, str]] = {
     421: "{server}: {error}",
 }
 _LASTING: Final[Mapping[type[Exception], str]] = {
+    ExpiredError: "{server} has a certificate that has expired; renew it, then reload the server.",
     UntrustedError: "{server} has a certificate that is not trusted ({error}); set ca_file.",
     MisnamedError: "{server} has a certificate for other addresses ({error}).",
     PlainServerError: "{server} does not speak TLS; use http:// if it is on this machine.",

@@ -7,6 +7,7 @@ that any replica can answer for all of them.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from forewarn.domain.finding import Finding, FindingVerdict, doubtful, fine, wrong
@@ -31,11 +32,13 @@ from forewarn.wording.durations import format_duration
 CHECKS: Final[Mapping[str, str]] = {
     "polls": "Virtual machines get answers to their polls.",
     "writes": "The database can be written.",
+    "state directory": "The state directory can be written.",
     "scheduler lease": "",
     "replicas": "All replicas are present, up to date and alike.",
     "loops": "No part of the server has failed since it started.",
     "executors": "The executors can be used.",
     "database clock": "The clocks of the server and of its database agree.",
+    "certificate": "No certificate of the server expires within 30 days.",
     "clock jumps": "The server's clock has not jumped within the last day.",
     "pause": "The server is not paused.",
     "discovery": "",
@@ -49,6 +52,8 @@ CHECKS: Final[Mapping[str, str]] = {
 
 RECENT: Final = timedelta(days=1)
 """For how long an incident or a jump of the clock is a finding."""
+EXPIRES_SOON: Final = timedelta(days=30)
+"""A certificate that expires sooner should have been renewed."""
 LAGGING: Final = timedelta(seconds=2)
 """A replica that is behind for longer has more to do than to keep up."""
 SLOW_DELIVERY: Final = timedelta(minutes=5)
@@ -69,9 +74,12 @@ class ReplicaState:
     is_following: bool = True
     failures: Mapping[str, int] = field(default_factory=dict)
     failing: tuple[str, ...] = ()
+    records_problem: str = ""
     executor_problem: str = ""
     clock_offset: timedelta = timedelta(0)
     """How far its clock is ahead of the database's; zero if it is within the tolerance."""
+    certificate: Path | None = None
+    expires_at: datetime | None = None
     jumps: tuple[ClockJump, ...] = ()
 
 
@@ -83,6 +91,9 @@ def examine_replica(state: ReplicaState, now: datetime) -> Iterator[Finding]:
     if not state.is_writable:
         sentence = "The server cannot write its database; it answers polls from memory."
         yield wrong("writes", sentence, "see database_not_writable in the server's log")
+    if state.records_problem:
+        sentence = f"{state.records_problem} This server does not lead, and begins no tasks."
+        yield wrong("state directory", sentence, "free or repair the disk; it continues by itself")
     if not state.is_following:
         sentence = "The server does not receive changes from other replicas."
         yield wrong("replicas", sentence, "see changes_not_followed in the server's log")
@@ -106,6 +117,12 @@ def examine_replica(state: ReplicaState, now: datetime) -> Iterator[Finding]:
         )
         hint = "try: timedatectl status, on the server and on the machine of the database"
         yield wrong("database clock", sentence, hint)
+    if state.expires_at is not None and state.expires_at - now < EXPIRES_SOON:
+        has_expired = state.expires_at <= now
+        verb, judge = ("expired", wrong) if has_expired else ("expires", doubtful)
+        sentence = f"The certificate {state.certificate} {verb} at {say_moment(state.expires_at)}."
+        hint = "renew it, then on the server: systemctl reload forewarn, or send SIGHUP"
+        yield judge("certificate", sentence, hint)
     if state.jumps and now - state.jumps[-1].at < RECENT:
         last = state.jumps[-1]
         way = "forward" if last.seconds > 0 else "back"

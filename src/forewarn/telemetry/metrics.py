@@ -119,6 +119,9 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_clock_offset_seconds": Family(
         "gauge", "How far the machine's clock is ahead of the database's."
     ),
+    "forewarn_certificate_expiry_timestamp_seconds": Family(
+        "gauge", "When the certificate of the control API expires; missing without TLS."
+    ),
     "forewarn_lease_epoch": Family("gauge", "Lease epoch of this server."),
     "forewarn_discovery_working": Family(
         "gauge", "1 unless the last query of a source failed.", ("source",)
@@ -169,6 +172,7 @@ class FigureSources:
     loop_failures: Mapping[str, int]
     jumps: Callable[[], int]
     clock_offset: Callable[[], timedelta]
+    expires_at: Callable[[], datetime | None]
     refused: Mapping[str, int]
     replicas: Replicas
     findings: Callable[[RollCall, Figures], Iterable[Finding]]
@@ -243,6 +247,9 @@ class _Figures(Collector):
         yield from self._of_maintenances()
         yield _by("forewarn_loop_failures_total", here.loop_failures)
         yield _values("forewarn_clock_jumps_total", here.jumps())
+        end = here.expires_at()
+        ends = {} if end is None else {(): end.timestamp()}
+        yield _by("forewarn_certificate_expiry_timestamp_seconds", ends)
         yield _values("forewarn_clock_offset_seconds", here.clock_offset().total_seconds())
         yield _distributions("forewarn_store_group_size", {(): here.store.commits})
         yield _values("forewarn_store_writable", here.store.is_writable())

@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from forewarn.transport.requests import (
     BrokenReplyError,
+    ExpiredError,
     HungUpError,
     LargeReplyError,
     LateReplyError,
@@ -24,6 +25,7 @@ from forewarn.transport.requests import (
     ServerReply,
     ServerRequest,
     ServerUrlError,
+    TransportError,
     UnconnectedError,
     UntrustedError,
     is_success,
@@ -31,8 +33,11 @@ from forewarn.transport.requests import (
 
 _CONNECTING: Final = 5.0
 _PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
-_MISMATCHES: Final = frozenset({62, 63, 64})
-"""What OpenSSL says of a certificate for another name, e-mail or IP address."""
+_REFUSALS: Final[Mapping[int, type[TransportError]]] = {
+    10: ExpiredError,
+    **dict.fromkeys((62, 63, 64), MisnamedError),
+}
+"""By what OpenSSL says of a certificate that is too old, or for another name or address."""
 _HANG_UPS: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError)
 """A handshake that the other side ended, as a load balancer does whose server is gone."""
 
@@ -175,7 +180,7 @@ def _connect(connection: _Connection) -> None:
     except UnicodeError as error:
         raise ServerUrlError(str(error)) from error
     except ssl.SSLCertVerificationError as error:
-        kind = MisnamedError if error.verify_code in _MISMATCHES else UntrustedError
+        kind = _REFUSALS.get(error.verify_code, UntrustedError)
         raise kind(error.verify_message) from error
     except _HANG_UPS as error:
         raise HungUpError(str(error)) from error

@@ -34,6 +34,10 @@ class UntrustedError(UnconnectedError):
     """The server shows a certificate that is not trusted."""
 
 
+class ExpiredError(UntrustedError):
+    """The certificate of the server has expired."""
+
+
 class MisnamedError(UnconnectedError):
     """The server shows a certificate for other addresses."""
 

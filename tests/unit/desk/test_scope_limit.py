@@ -56,6 +56,7 @@ UNLIMITED = {
     ("desk/caller.py", "ledger_watch"): "limits each line",
     ("desk/explanations.py", "store"): "looks at everything, and limits what is said of it",
     ("desk/refusals.py", "store"): "only adds to the audit",
+    ("desk/server.py", "store"): "counts what waits, as metrics do for every token",
     ("desk/sessions.py", "store"): "signs in whoever has a token, with that token",
 }
 """Who has the store or the ledger watch without a limit, and why."""
