@@ -131,7 +131,7 @@ def replica(
     monkeypatch.setattr(leader, "_RENEW_SECONDS", 0.02)
     beginning = begin(store, settings, read_fleet_file(FLEET), SystemClock().now())
     wall = SystemClock()
-    records = TaskRecords(settings.state_directory, store, "db-1:a")
+    records = TaskRecords(settings.state_directory, store, "db-1:a", "db-1")
     made_runners = ReloadableRunners(settings, store, beginning.clock, records.log, OUTBOUND)
     with closing(made_runners) as runners:
         watcher = TaskWatcher(

@@ -142,7 +142,7 @@ class Node:
         )
         stack.callback(self.leadership.close)
         wall = SystemClock()
-        records = TaskRecords(made.state_directory, self.store, node)
+        records = TaskRecords(made.state_directory, self.store, node, node.partition(":")[0])
         self.log: TaskLog = records.log
         self.runners = ReloadableRunners(made, self.store, wall, records.log, OUTBOUND)
         stack.enter_context(closing(self.runners))

@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from socket import gethostname
 from typing import TypeVar, cast
 
 import pytest
@@ -38,6 +37,7 @@ T = TypeVar("T")
 
 STARTS = 20
 NODE = f"db-1:{1:032x}"
+NAME = "db-1-renamed"
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 BEFORE = NOW + timedelta(days=1)
 EVENT = start_unannounced(
@@ -85,7 +85,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def records(folder: Path, store: Store) -> TaskRecords:
-    return TaskRecords(folder, store, NODE)
+    return TaskRecords(folder, store, NODE, NAME)
 
 
 def log_in(folder: Path) -> TaskLog:
@@ -128,7 +128,7 @@ def test_each_start_is_the_next_generation_of_its_owner(tmp_path: Path, store: S
     (owner,) = store.read(lambda reading: reading.owners())
     assert (owner.node, owner.name, owner.generation, owner.heard_at) == (
         NODE,
-        gethostname(),
+        NAME,
         3,
         NOW,
     )

@@ -453,7 +453,7 @@ def test_intent_of_lost_records_is_not_trusted(node: Node, tmp_path: Path) -> No
     """The permit was refused, so there is an intent; then it was begun, and the records lost."""
     directory, backup = tmp_path / "state", tmp_path / "backup"
     directory.mkdir()
-    records = TaskRecords(directory, node.store, NODE)
+    records = TaskRecords(directory, node.store, NODE, "db-1")
     records.begin(NOW)
     records.log.intend(FIRST)
     shutil.copytree(directory, backup)
@@ -462,7 +462,7 @@ def test_intent_of_lost_records_is_not_trusted(node: Node, tmp_path: Path) -> No
     shutil.rmtree(directory)
     backup.rename(directory)
 
-    restored = TaskRecords(directory, node.store, NODE)
+    restored = TaskRecords(directory, node.store, NODE, "db-1")
     node.watcher.owner = restored.begin(NOW)
     node.watcher.records = restored.log
     for _ in range(2):

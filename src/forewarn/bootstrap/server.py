@@ -122,7 +122,7 @@ def _replica(
             database.discard()
             raise
         wall = database.wall
-        records = TaskRecords(settings.state_directory, store, database.node)
+        records = TaskRecords(settings.state_directory, store, database.node, itself.name)
         made_runners = ReloadableRunners(
             settings, store, beginning.clock, records.log, outside.outbound
         )

@@ -4,7 +4,6 @@ Only one server uses a state directory. Each start raises the generation of its 
 first and then in the database, and from then on only that start begins and ends its tasks.
 """
 
-import socket
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -41,12 +40,13 @@ _LOST: Final = "the database was restored or the records of the server were lost
 
 
 class TaskRecords:
-    """The records in the state *directory* of *node*."""
+    """The records in the state *directory* of *node*, whose machine is called *name* now."""
 
-    def __init__(self, directory: Path, store: Store, node: str) -> None:
+    def __init__(self, directory: Path, store: Store, node: str, name: str) -> None:
         self.log: Final = TaskLog(directory / FOLDER)
         self._store = store
         self._node = node
+        self._name = name
         self._lineage_name = f"{FOLDER} on {node}"
 
     @property
@@ -115,7 +115,7 @@ class TaskRecords:
             self.log.forget_intents()
         owner = Owner(
             node=self._node,
-            name=socket.gethostname(),
+            name=self._name,
             generation=lineage.generation,
             heard_at=now,
         )
