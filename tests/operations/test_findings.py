@@ -81,6 +81,15 @@ def test_incident_is_a_finding_for_a_day_for_those_who_see_all_scopes(made: Roll
     assert findings(made) == []
 
 
+def test_incident_without_a_hint_is_only_a_warning(made: RollOut) -> None:
+    incident = Incident(at=made.real, sentence="It was done, as it was settled.", hint="")
+    made.store.write(lambda tx: note_incident(tx, incident))
+
+    (finding,) = findings(made)
+
+    assert finding.verdict is FindingVerdict.WARN
+
+
 def test_of_many_incidents_the_newest_are_kept(made: RollOut) -> None:
     for number in range(30):
         incident = Incident(at=made.real, sentence=f"Number {number}.", hint="")

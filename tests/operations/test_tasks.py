@@ -12,6 +12,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.task import Owner, Task, TaskState, assign, begin, lose
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, complete_event, create_events
+from forewarn.operations.incidents import read_incidents
 from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.restoring import RESTORED_AT
 from forewarn.operations.tasks import (
@@ -234,6 +235,22 @@ def test_task_is_settled_when_an_operator_completes_its_event(node: Node) -> Non
         node.now,
     )
     assert node.store.read(lambda reading: reading.tasks()) == ()
+    (incident,) = node.store.read(read_incidents)
+    assert "as failed, but it was settled as done" in incident.sentence
+    assert incident.hint == "check what it has done"
+
+
+def test_late_report_that_agrees_with_the_operator_needs_no_action(node: Node) -> None:
+    node.begin()
+    node.put(lose(node.task, "nobody knows"))
+    node.store.write(lambda tx: complete_event(tx, node.context, node.event.event_id))
+
+    node.look()
+    node.report(word(ImpactStatus.DONE))
+
+    (incident,) = node.store.read(read_incidents)
+    assert "as done, as it was settled" in incident.sentence
+    assert incident.hint == ""
 
 
 def test_reason_to_wait_that_comes_late_is_no_word_on_what_has_begun(node: Node) -> None:

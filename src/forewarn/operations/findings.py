@@ -236,7 +236,8 @@ def _find_stops(states: Mapping[MaintenanceId, MaintenanceState]) -> Iterator[Fi
 def _find_incidents(incidents: Sequence[Incident], at: datetime) -> Iterator[Finding]:
     for each in incidents:
         if at - each.at < RECENT:
-            yield wrong("tasks", f"{say_moment(each.at)}: {each.sentence}", each.hint)
+            judge = wrong if each.hint else doubtful
+            yield judge("tasks", f"{say_moment(each.at)}: {each.sentence}", each.hint)
 
 
 def _find_overruns(snapshot: Snapshot, now: datetime) -> Iterator[Finding]:

@@ -13,7 +13,10 @@ _MOST: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that went wrong *at* a moment of real time, and is a finding for a day."""
+    """Something that went wrong *at* a moment of real time, and is a finding for a day.
+
+    Without a *hint* there is nothing to do about it, and the finding is only a warning.
+    """
 
     at: datetime
     sentence: str

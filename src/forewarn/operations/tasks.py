@@ -191,12 +191,12 @@ def _note_late(
             detail=str(said.status),
         )
     )
-    sentence = (
-        f"{kind} {owner} reports {say_task(task)} as {said.status}, but it was settled as "
-        f"{task.said.status}."
-    )
+    agrees = said.status is task.said.status
+    settled = "as it was settled" if agrees else f"but it was settled as {task.said.status}"
+    sentence = f"{kind} {owner} reports {say_task(task)} as {said.status}, {settled}."
     advice = "wait until it ends, or stop it there; then " * (said.status is ImpactStatus.RUNNING)
-    note_incident(tx, Incident(at=now, sentence=sentence, hint=f"{advice}check what it has done"))
+    hint = "" if agrees else f"{advice}check what it has done"
+    note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
 
 
 def note_replaced(tx: Transaction, owner: Owner, now: datetime) -> None:
