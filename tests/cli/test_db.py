@@ -166,7 +166,8 @@ def test_database_restored_with_postgresqls_own_tools_is_marked(
     run("copy", "forewarn.db", url)
     with psycopg.connect(url) as connection:  # as if the service had been running at the dump
         now = "extract(epoch FROM now()) * 1e6"
-        connection.execute(f"INSERT INTO replicas SELECT 'a', 'a', '', '', '{{}}', 0, {now}, 0")
+        values = f"'a', 'a', '', '', '{{}}', 0, {now}, 0, '[]'"
+        connection.execute(f"INSERT INTO replicas SELECT {values}")
     other = postgres.empty_database()
     for command in (
         ("pg_dump", "--format=custom", f"--file={tmp_path}/dump", url),

@@ -95,7 +95,7 @@ def test_network_of_libvirt_is_a_note() -> None:
         (SetupOrder(bridge=("br0",), libvirt="qemu:///system"), "but not their addresses"),
         (
             SetupOrder(bridge=("br0",), libvirt="qemu:///system", fleet=Path("/nonexistent")),
-            "virsh is not installed",
+            "ip is not installed",
         ),
     ],
 )

@@ -245,7 +245,7 @@ def test_no_server_starts_on_a_file_that_is_being_moved(source: Path) -> None:
 @pytest.mark.parametrize(
     "sign_of_life",
     [
-        "INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0)",
+        "INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0, '[]')",
         "INSERT INTO leases VALUES ('x', 1, 'a', extract(epoch FROM now()) * 1e6 + 3e6)",
     ],
     ids=["replica", "lease"],
@@ -300,7 +300,7 @@ def test_replica_that_comes_before_the_lock_keeps_a_database_from_being_marked(
         marking = pool.submit(database(postgres_url).mark_as_backup, AT)
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
         wait_until(lambda: replica.execute(waiting).fetchone() is not None, "the lock")
-        replica.execute("INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0)")
+        replica.execute("INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0, '[]')")
         replica.commit()
 
         with pytest.raises(CopyRefusedError, match="is in use"):
@@ -309,7 +309,8 @@ def test_replica_that_comes_before_the_lock_keeps_a_database_from_being_marked(
 
 
 RECENT = """
-INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, extract(epoch FROM now()) * 1e6 - 9e6, 0);
+INSERT INTO replicas
+VALUES ('a', 'a', '', '', '{}', 0, extract(epoch FROM now()) * 1e6 - 9e6, 0, '[]');
 INSERT INTO leases VALUES ('x', 1, 'a', extract(epoch FROM now()) * 1e6 + 1e6)
 """
 """A replica that led a second ago, which is nine seconds after it was last seen."""
@@ -334,7 +335,7 @@ def test_rows_from_the_future_are_not_waited_for_forever(
 ) -> None:
     monkeypatch.setattr("forewarn.storage.postgres_copies.SILENT_AFTER", timedelta(seconds=0.1))
     with psycopg.connect(postgres_url) as connection:
-        connection.execute("INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0)")
+        connection.execute("INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0, '[]')")
 
     database(postgres_url).mark_as_backup(AT)
 

@@ -1,7 +1,7 @@
 """/events/{event_id}/explain: reasons as sentences and as data."""
 
 import httpx2
-from tests.http.control.tasks import put_impact
+from tests.http.control.tasks import put_impact, put_owner
 
 from forewarn.domain.task import TaskState
 from forewarn.ports.store import Store
@@ -62,6 +62,7 @@ def test_what_the_owner_of_the_impact_said_reaches_the_explanation(
     api: httpx2.Client, store: Store
 ) -> None:
     event_id = create(api, started=True)
+    put_owner(store)
     put_impact(store, event_id, "web-0", TaskState.UNKNOWN)
 
     answer = api.get(f"events/{event_id}/explain").json()

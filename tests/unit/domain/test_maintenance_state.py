@@ -131,7 +131,7 @@ def test_maintenance_that_is_over_is_not_stuck(
     ("kind", "said", "text"),
     [
         (HostTaskKind.WORK, LOST, "stuck: the state of the work on kvm-1 is unknown"),
-        (HostTaskKind.RETURN, LOST, "stuck: the state of the work on kvm-1 is unknown"),
+        (HostTaskKind.RETURN, LOST, "stuck: the state of the return on kvm-1 is unknown"),
         (HostTaskKind.VERIFY, LOST, "running"),
         (HostTaskKind.WORK, GONE, AWAY_TEXT),
         (HostTaskKind.VERIFY, GONE, "running"),
