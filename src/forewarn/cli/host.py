@@ -1,12 +1,14 @@
 """`forewarn host`: what carries virtual machines."""
 
+import sys
+from pathlib import Path
 from typing import Annotated, Final
 
 from forewarn.cli.arguments import HostArgument
 from forewarn.cli.catalogue import noun
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.event_tables import EVENT_COLUMNS
 from forewarn.cli.host_setup import OPTIONS, setup
-from forewarn.cli.host_work import work
 from forewarn.cli.options import DRY_RUN, YES, Given, accepting, option, taking
 from forewarn.cli.output import (
     Columns,
@@ -19,6 +21,7 @@ from forewarn.cli.output import (
 )
 from forewarn.cli.patches import LABELS, make_patch
 from forewarn.cli.session import Session, command
+from forewarn.environment import environment_with
 
 app = noun("host")
 
@@ -135,7 +138,33 @@ def remove(session: Session, host: HostArgument) -> None:
 
 
 app.command("setup")(accepting(*OPTIONS)(setup))
-app.command("work")(work)
+
+
+@app.command("work")
+def work(*, config: Annotated[Path, option("FILE", "Settings file.")]) -> None:
+    """Fetch this host's work from a server, and do it.
+
+    It runs only the programs named in FILE, when the server asks for them, and reports
+    their results. It opens no port.
+
+    Example: forewarn host work --config /etc/forewarn/host-work.toml
+    """
+    with reported_errors("host work"):
+        if sys.platform != "linux":
+            raise CommandError("forewarn host work needs Linux.", code=ExitCode.USAGE)
+        from forewarn.files.tables import TablesError  # noqa: PLC0415 - slow to load
+        from forewarn.host_worker.process import do_host_work  # noqa: PLC0415
+        from forewarn.host_worker.settings import read_host_work_settings  # noqa: PLC0415
+        from forewarn.telemetry.logs import configure_logging  # noqa: PLC0415
+
+        try:
+            settings = read_host_work_settings(config, environment_with({}).get("PATH", ""))
+        except TablesError as error:
+            # Its own exit code: systemd need not try again.
+            first, *more = str(error).splitlines()
+            raise CommandError(first, code=ExitCode.USAGE, more=more) from None
+        configure_logging(settings.log_format, settings.log_level)
+        do_host_work(settings)
 
 
 def _show_change(session: Session, host: Row) -> None:

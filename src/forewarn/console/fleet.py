@@ -1,10 +1,11 @@
 """/fleet: every scope as a grid of update and fault domains, or every host."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from forewarn.console.cells import STATE_LABELS, FleetSight, look_at_fleet
+from forewarn.console.cells import STATE_LABELS, Cell, FleetSight, StateCount, look_at_fleet
 from forewarn.console.fleet_filter import (
     IN_EVENT,
     KINDS,
@@ -13,16 +14,27 @@ from forewarn.console.fleet_filter import (
     FleetFilter,
     read_filter,
 )
-from forewarn.console.grids import Block, divide, group_by_scope, make_grid
-from forewarn.console.host_cards import group_by_host, make_card
+from forewarn.console.grids import Block, divide, group_by_scope, make_grid, split_block
 from forewarn.console.visit import ActionRoute, ConsoleRoute, Done, Page, PageRoute, Visit
+from forewarn.domain.host_operation import HostOperation, HostPhase
 from forewarn.domain.machine_states import MachineState
+from forewarn.domain.names import HostName, MaintenanceId
 from forewarn.domain.roles import Role
-from forewarn.domain.topology import ScopeKind, Topology
+from forewarn.domain.topology import Host, ScopeKind, Topology, VirtualMachine
 from forewarn.operations.hosts import close_host, open_host
 
 _SUGGESTED: Final = 100
 """How many names a field suggests at most."""
+_MOST_ON_CARD: Final = 120
+"""How many virtual machines of one host are shown at most."""
+
+_PHASES: Final[Mapping[HostPhase, str]] = {
+    HostPhase.ANNOUNCED: "Maintenance announced",
+    HostPhase.IMPACT: "Impacts on virtual machines under way",
+    HostPhase.WORK: "Work on the host under way",
+    HostPhase.VERIFY: "Checking that the host is back",
+    HostPhase.RETURN: "Returning virtual machines",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +153,53 @@ ROUTES: Final[tuple[ConsoleRoute, ...]] = (
     ActionRoute(path="/hosts/{name}/close", act=close, name="host close", subject="name"),
     ActionRoute(path="/hosts/{name}/open", act=open_again, name="host open", subject="name"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCard:
+    """A host; or, without one, the virtual machines that are on none."""
+
+    host: Host | None
+    number: int
+    counts: tuple[StateCount, ...]
+    cells: tuple[Cell, ...]
+    more: int
+    work: str = ""
+    is_at_work: bool = False
+    maintenance_ids: tuple[MaintenanceId, ...] = ()
+
+
+def group_by_host(vms: Iterable[VirtualMachine], *, hosts: Iterable[HostName]) -> list[Block]:
+    """Return *vms* by host, in fleet order; those without come last. All *hosts* are shown."""
+    groups: dict[HostName, list[VirtualMachine]] = {name: [] for name in hosts}
+    homeless: list[VirtualMachine] = []
+    for vm in vms:
+        (homeless if vm.host is None else groups.setdefault(vm.host, [])).append(vm)
+    blocks = [Block(key=name, vms=carried) for name, carried in groups.items()]
+    return [*blocks, *split_block(Block(key=None, vms=homeless))]
+
+
+def make_card(sight: FleetSight, block: Block) -> HostCard:
+    """Return *block* as it is shown."""
+    cells = sight.cells(block.vms, _MOST_ON_CARD if block.key else len(block.vms))
+    host = sight.topology.hosts[HostName(block.key)] if block.key else None
+    operation = sight.at_work.get(host.name) if host else None
+    return HostCard(
+        host=host,
+        number=len(block.vms),
+        counts=sight.count(block.vms),
+        cells=cells,
+        more=len(block.vms) - len(cells),
+        work=_PHASES.get(operation.phase, "") if operation else "",
+        is_at_work=operation is not None and operation.phase is not HostPhase.ANNOUNCED,
+        maintenance_ids=_involved(sight, block, operation),
+    )
+
+
+def _involved(
+    sight: FleetSight, block: Block, operation: HostOperation | None
+) -> tuple[MaintenanceId, ...]:
+    involved = (sight.involved.get(vm.name) for vm in block.vms)
+    found = [each.event.maintenance_id for each in involved if each is not None]
+    own = operation.maintenance_id if operation else None
+    return tuple(each for each in dict.fromkeys([own, *found]) if each is not None)
