@@ -54,6 +54,7 @@ T = TypeVar("T")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
 _LONGEST_DURATION: Final = timedelta(days=3660)
+_SHORTEST_HISTORY: Final = timedelta(days=1)
 
 
 def _check_listener(text: str) -> str:
@@ -158,6 +159,9 @@ class Settings(BaseSettings):
     state_dir: Path | None = _setting("state_dir")
     user_initiated_limit: int = _setting("user_initiated_limit", ge=1)
     document_retention: _Length = _setting("document_retention")
+    history_retention: Annotated[
+        str | None, AfterValidator(lambda text: text and _check_duration(text))
+    ] = _setting("history_retention")
     proxy_secret: str | None = _setting("proxy_secret", min_length=1)
     trusted_proxies: _Several[_Network] = _setting("trusted_proxies")
     notifications: Path | None = _setting("notifications")
@@ -217,6 +221,15 @@ class Settings(BaseSettings):
             raise ValueError("The setting executor_file cannot be used on Windows.")
         if self.discovery_file is not None and os.name == "nt":
             raise ValueError("The setting discovery_file cannot be used on Windows.")
+        if self.history_retention and self.clock is ClockKind.VIRTUAL:
+            # A test advances it by weeks in a moment, and wants to see what happened in them.
+            raise ValueError("The setting history_retention cannot be used with the virtual clock.")
+        shortest = max(parse_duration(self.document_retention), _SHORTEST_HISTORY)
+        if self.history_retention and parse_duration(self.history_retention) < shortest:
+            raise ValueError(
+                "The setting history_retention must be at least 1d and not shorter than "
+                "document_retention."
+            )
         return self
 
     @model_validator(mode="after")

@@ -128,6 +128,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         f"{DOCUMENT_RETENTION.days}d",
         "DURATION",
     ),
+    "history_retention": Setting(
+        "How long to keep history and audit (default: forever).", metavar="DURATION"
+    ),
     "proxy_secret": Setting("Secret shared with the trusted proxies.", is_secret=True),
     "trusted_proxies": Setting(
         "Address or network of proxies whose signed headers are trusted.", (), "ADDRESS"

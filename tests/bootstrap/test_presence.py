@@ -16,7 +16,12 @@ from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap.address import public_url
 from forewarn.bootstrap.database import OpenDatabase, open_database
-from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
+from forewarn.bootstrap.presence import (
+    check_agreement,
+    heart_beating,
+    introduce,
+    longest_history,
+)
 from forewarn.bootstrap.replica import Outside, assemble
 from forewarn.bootstrap.server import take_over
 from forewarn.bootstrap.start import begin
@@ -157,3 +162,20 @@ def test_fleet_file_is_checked_before_others_have_to_wait_for_it(postgres_url: s
 
         with pytest.raises(FleetError):
             begin(database.store, settings, fleet, NOW)
+
+
+def test_longest_history_retention_of_all_replicas_counts(postgres_url: str) -> None:
+    """A replica that keeps less, or is alone for a moment, forgets nothing of the others'."""
+    with opened(postgres_url, history_retention="30d") as one:
+        alone = longest_history(one.replicas)
+        with opened(postgres_url, history_retention="90d"):
+            of_two = longest_history(one.replicas)
+            with opened(postgres_url):
+                of_three = longest_history(one.replicas)
+
+    assert (alone, of_two, of_three) == (timedelta(days=30), timedelta(days=90), None)
+
+
+def test_server_on_a_file_has_its_own_history_retention(tmp_path: Path) -> None:
+    with opened(f"sqlite:///{tmp_path}/forewarn.db", history_retention="30d") as database:
+        assert longest_history(database.replicas) == timedelta(days=30)

@@ -1,5 +1,6 @@
 """`forewarn db` on PostgreSQL; on a file it is in tests/cli/golden."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -23,6 +24,7 @@ from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.protocol.vocabulary import event_id
+from forewarn.storage import sizes
 from forewarn.storage.postgres import open_postgres
 from forewarn.storage.sqlite import open_sqlite
 
@@ -301,3 +303,50 @@ def test_admin_token_of_all_replicas_is_renewed(url: str, tmp_path: Path) -> Non
             store.read(lambda reading: find_token(reading, hash_secret(secrets[0]), AT))
     assert token is not None
     assert token.role is Role.ADMIN
+
+
+def test_size_is_told_for_each_table_that_has_rows_the_largest_first(
+    url: str,
+) -> None:
+    run("copy", "forewarn.db", url)
+    answer = {}
+
+    for where in ("forewarn.db", url):
+        answer = json.loads(run("size", "--database", where, "-o", "json").stdout)
+
+        tables = {each["table"]: each for each in answer["tables"]}
+        sizes = [each["size"] for each in answer["tables"]]
+        assert tables["virtual_machines"]["rows"] == 1
+        assert tables["virtual_machines"]["oldest"] is None
+        assert tables["memberships"]["oldest"] == AT.isoformat()
+        assert "events" not in tables
+        assert sizes == sorted(sizes, reverse=True)
+        assert min(sizes) >= 4096
+        assert sum(sizes) <= answer["size"]
+    assert answer["free"] is None
+
+
+def test_size_is_told_while_a_server_uses_the_database(folder: Path) -> None:
+    with closing(open_sqlite(folder / "forewarn.db")) as store:
+        measured = run("size")
+        store.write(lambda tx: tx.put_setting("still", "here"))
+
+    assert "virtual_machines" in measured.stdout
+    assert "total:" in measured.stdout
+
+
+def test_size_of_a_database_with_another_schema_is_not_told(url: str) -> None:
+    refused = run("size", "--database", url, code=1)
+
+    assert "forewarn db upgrade" in refused.stderr
+
+
+def test_size_of_tables_is_left_out_where_sqlite_cannot_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sizes, "_CAN_TELL", "SELECT 1 WHERE false")
+
+    measured = run("size")
+
+    assert "virtual_machines  1" in measured.stdout
+    assert measured.stdout.count("KiB") == 2, "the whole, and what is free of it"

@@ -48,7 +48,7 @@ VERBS = {
     "token": {"create", "list", "renew-admin", "revoke"},
     "notification": {"list", "targets", "test", "retry"},
     "gate": {"list", "test"},
-    "db": {"backup", "check", "copy", "mark-restored", "restore", "upgrade"},
+    "db": {"backup", "check", "copy", "mark-restored", "restore", "size", "upgrade"},
     "emulator": {"requests", "run"},
     "conformance": {"list", "run"},
     "config": {"show"},

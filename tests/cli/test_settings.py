@@ -161,6 +161,22 @@ def test_traceback_of_a_malformed_database_does_not_show_its_password() -> None:
             "The setting speed cannot be used with the virtual clock.",
         ),
         (
+            {"history_retention": "90d", "clock": "virtual"},
+            "The setting history_retention cannot be used with the virtual clock.",
+        ),
+        (
+            {"history_retention": "23h", "document_retention": "1h"},
+            "The setting history_retention must be at least 1d and not shorter than document_ret",
+        ),
+        (
+            {"history_retention": "29d"},
+            "The setting history_retention must be at least 1d and not shorter than document_ret",
+        ),
+        (
+            {"history_retention": "soon"},
+            "Invalid setting history_retention: Invalid duration 'soon'",
+        ),
+        (
             {"clock": "lunar"},
             "Invalid setting clock: 'lunar' is not one of 'real' or 'virtual'.",
         ),

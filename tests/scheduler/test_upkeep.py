@@ -9,12 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from forewarn.domain.access import ConsoleSession
+from forewarn.domain.event import Draft, Happening, Share, cancel, schedule
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Context
-from forewarn.ports.entries import KeptAnswer, Membership
+from forewarn.ports.entries import AuditEntry, KeptAnswer, LedgerEntry, Membership
 from forewarn.ports.store import LeaseLostError, Reading, Store, StoreUnavailableError, Transaction
 from forewarn.protocol.document import Document
-from forewarn.protocol.vocabulary import event_id
+from forewarn.protocol.vocabulary import EventSource, EventType, event_id
 from forewarn.scheduler.upkeep import Upkeep
 from forewarn.storage.sqlite import open_sqlite
 
@@ -183,3 +184,85 @@ def test_upkeep_has_records_removed_with_what_they_are_about(store: Store) -> No
         ("records_not_removed", None, "Input/output error"),
         ("history_forgotten", 3, None),
     ]
+
+
+def record(tx: Transaction, number: int, at: datetime) -> None:
+    """Write an event that ended at *at*, with two lines in the ledger and one in the audit."""
+    draft = Draft(
+        event_type=EventType.REBOOT,
+        event_source=EventSource.PLATFORM,
+        share=Share(scope_id=SCOPE, update_domain=0, resources=(VmName("solo"),)),
+    )
+    scheduled = schedule(draft, event_id=event_id(f"{number:032x}"), now=at, notice=timedelta(0))
+    tx.put_event(cancel(scheduled, now=at))
+    for what in (Happening.SCHEDULED, Happening.CANCELED):
+        tx.append_ledger(LedgerEntry(event_id=scheduled.event_id, at=at, what=what, who="ada"))
+    tx.append_audit(AuditEntry(at=at, maintenance_time=at, who="ada", action="x", subject="x"))
+
+
+def count(store: Store) -> tuple[int, int, list[str]]:
+    """Return the numbers of events and lines of the ledger, and what was done to history."""
+
+    def look(reading: Reading) -> tuple[int, int, list[str]]:
+        history = [each for each in reading.audit() if each.action.startswith("history")]
+        lines = [f"{each.action} {each.subject} {each.detail}" for each in history]
+        return len(reading.events()), len(reading.ledger_after(0, limit=9999)), lines
+
+    return store.read(look)
+
+
+def test_upkeep_prunes_history_in_batches_and_says_so(store: Store) -> None:
+    old = NOW - timedelta(days=90, hours=2)
+
+    def work(tx: Transaction) -> None:
+        for number in range(450):
+            record(tx, number, old + timedelta(seconds=number))
+        record(tx, 999, NOW - timedelta(days=90))
+
+    store.write(work)
+    Upkeep(store, context, epoch=0, retention=lambda: timedelta(days=90)).tidy_up()
+
+    day = "2025-12-05 06:0"
+    first, second, third = ("0:00", "3:19"), ("3:20", "6:39"), ("6:40", "7:29")
+    assert count(store) == (
+        1,
+        2,
+        [
+            "history retention history from forever to 90d",
+            *(
+                f"history prune {kind} {day}{begin} GMT to {day}{end} GMT: {number}"
+                for kind, number, (begin, end) in (
+                    ("events", "400 ledger, 200 events", first),
+                    ("events", "400 ledger, 200 events", second),
+                    ("events", "100 ledger, 50 events", third),
+                    ("audit", "200 audit", first),
+                    ("audit", "200 audit", second),
+                    ("audit", "50 audit", third),
+                )
+            ),
+        ],
+    )
+
+
+def test_upkeep_prunes_no_history_unless_it_is_told_to(store: Store) -> None:
+    store.write(lambda tx: record(tx, 1, NOW - timedelta(days=3660)))
+    store.write(lambda tx: record(tx, 2, NOW))
+
+    Upkeep(store, context, epoch=0).tidy_up()
+
+    assert count(store) == (2, 4, [])
+
+
+def test_leader_that_was_replaced_prunes_no_history(store: Store) -> None:
+    store.write(lambda tx: record(tx, 1, NOW - timedelta(days=100)))
+    store.write(lambda tx: record(tx, 2, NOW))
+    epoch = store.write(lambda tx: tx.next_epoch())
+
+    def replace_leader() -> timedelta:
+        store.write(lambda tx: tx.next_epoch())
+        return timedelta(days=90)
+
+    with pytest.raises(LeaseLostError):
+        Upkeep(store, context, epoch=epoch, retention=replace_leader).tidy_up()
+
+    assert count(store) == (2, 4, [])

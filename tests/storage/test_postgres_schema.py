@@ -4,7 +4,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Barrier
 
@@ -16,16 +17,23 @@ from tests.e2e.conftest import wait_until
 from tests.next_release import become_next_release
 from tests.postgres import Cluster, find_binaries
 
+from forewarn.domain.event import Happening
+from forewarn.ports.entries import AuditEntry, LedgerEntry
+from forewarn.ports.store import Transaction
+from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.errors import (
     DatabaseTooNewError,
     DatabaseUnreleasedError,
     DatabaseUnusableError,
     NotADatabaseError,
 )
+from forewarn.storage.postgres import open_postgres
 from forewarn.storage.schema import prepare_database
 from forewarn.storage.tables import metadata, write_lock
 
 TIMEOUT = 30.0
+NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
+EVENT = event_id(f"{1:032x}")
 
 
 @contextmanager
@@ -41,6 +49,11 @@ def run_sql(url: str, *statements: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.encode())
+
+
+def record_line(tx: Transaction) -> None:
+    tx.append_ledger(LedgerEntry(event_id=EVENT, at=NOW, what=Happening.SCHEDULED, who="ada"))
+    tx.append_audit(AuditEntry(at=NOW, maintenance_time=NOW, who="ada", action="", subject=""))
 
 
 def test_empty_database_gets_every_table_once(postgres: Cluster) -> None:
@@ -64,6 +77,9 @@ def test_empty_database_gets_every_table_once(postgres: Cluster) -> None:
 )
 @pytest.mark.parametrize("table", ["ledger", "audit"])
 def test_nobody_rewrites_the_records(postgres_url: str, table: str, statement: str) -> None:
+    with closing(open_postgres(postgres_url)) as store:
+        store.write(record_line)
+
     with pytest.raises(psycopg.IntegrityError, match=f"{table} is append-only"):
         run_sql(postgres_url, statement.format(table))
 

@@ -4,6 +4,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -13,6 +14,7 @@ from forewarn.commit import version_with_commit
 from forewarn.ports.replicas import ReplicaIdentity, Replicas
 from forewarn.rounds import Rounds
 from forewarn.settings import Settings
+from forewarn.wording.durations import parse_duration
 
 log = structlog.get_logger()
 
@@ -23,6 +25,7 @@ _COMMON: Final = (
     "executor",
     "user_initiated_limit",
     "document_retention",
+    "history_retention",
 )
 """The settings that should be the same on all replicas of a database."""
 
@@ -45,8 +48,18 @@ def introduce(settings: Settings, address: str) -> ReplicaIdentity:
         name=socket.gethostname(),
         address=address,
         version=version_with_commit(),
-        settings={name: str(getattr(settings, name)) for name in _COMMON},
+        settings={name: str(getattr(settings, name) or "") for name in _COMMON},
     )
+
+
+def longest_history(replicas: Replicas) -> timedelta | None:
+    """Return the longest `history_retention` of all replicas; None if one of them has none.
+
+    So no replica forgets what the settings of another one keep.
+    """
+    known = [replicas.itself, *(each.identity for each in replicas.call_roll().replicas)]
+    kept = [each.settings.get("history_retention", "") for each in known]
+    return max(map(parse_duration, kept)) if all(kept) else None
 
 
 def check_agreement(replicas: Replicas) -> None:

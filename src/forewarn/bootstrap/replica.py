@@ -4,6 +4,7 @@ import random
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -68,7 +69,8 @@ class Outside:
 
     Whoever makes *outbound* closes it. Without *runners*, operators do it all by hand. The
     *watcher* has them carry out the tasks of this node, whose records are the *archives*. With
-    *sources*, the fleet follows what they say. Real time is measured by *wall*.
+    *sources*, the fleet follows what they say. Real time is measured by *wall*. *retention* is how
+    long history is kept, if not forever.
     """
 
     outbound: Outbound
@@ -79,6 +81,7 @@ class Outside:
     gates: Mapping[str, KnownGate] = field(default_factory=dict)
     sources: ReloadableSources | None = None
     wall: WallClock = field(default_factory=SystemClock)
+    retention: Callable[[], timedelta | None] = lambda: None
 
 
 def assemble(
@@ -313,6 +316,7 @@ class _LeaderMaker:
                 self.own_context,
                 epoch=epoch,
                 archives=self.outside.archives,
+                retention=self.outside.retention,
             ),
             explorer=self._explorer(epoch, scheduler.wake),
         )

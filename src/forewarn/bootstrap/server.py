@@ -18,7 +18,12 @@ from forewarn.bootstrap.listening import Listeners, open_listeners
 from forewarn.bootstrap.machine_sources import ReloadableSources
 from forewarn.bootstrap.node import held
 from forewarn.bootstrap.operators import ControlServer, control_server
-from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
+from forewarn.bootstrap.presence import (
+    check_agreement,
+    heart_beating,
+    introduce,
+    longest_history,
+)
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.runners import ReloadableRunners
 from forewarn.bootstrap.start import (
@@ -142,7 +147,14 @@ def _replica(
                 wall=wall,
             )
         )
-        outside = replace(outside, runners=runners, watcher=watcher, archives=(records,), wall=wall)
+        outside = replace(
+            outside,
+            runners=runners,
+            watcher=watcher,
+            archives=(records,),
+            wall=wall,
+            retention=partial(longest_history, database.replicas),
+        )
         made = assemble(settings, store, beginning, outside, supervisor, database.leadership)
         yield replace(
             made,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,7 +10,17 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.examination.findings import print_findings
 from forewarn.cli.options import ConfigFile, argument, option, switch
-from forewarn.cli.output import Output, OutputOption, print_line
+from forewarn.cli.output import (
+    Columns,
+    Output,
+    OutputOption,
+    Row,
+    print_answer,
+    print_fields,
+    print_line,
+    print_table,
+    wall_time_of,
+)
 from forewarn.cli.serve import warn_of_password
 from forewarn.clocks import SystemClock
 from forewarn.environment import SettingsError
@@ -166,6 +177,26 @@ def restore(
         print_line(_PAUSED, err=True)
 
 
+@app.command("size")
+def size(
+    *,
+    output: OutputOption = Output.TABLE,
+    database: DatabaseOption = None,
+    config: ConfigFile = None,
+) -> None:
+    """Show how large the database is, by table.
+
+    SIZE includes indexes. The server may be running.
+
+    Example: forewarn db size --database forewarn.db
+    """
+    with reported_errors("db size"):
+        from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
+
+        answer = asdict(administration.measure(_settings(database, config).location))
+        print_answer(answer, output, _print_size)
+
+
 @app.command("upgrade")
 def upgrade(*, database: DatabaseOption = None, config: ConfigFile = None) -> None:
     """Upgrade the database to the schema of this version.
@@ -182,6 +213,24 @@ def upgrade(*, database: DatabaseOption = None, config: ConfigFile = None) -> No
         configure_logging(settings.log_format, LogLevel.ERROR)
         administration.upgrade(settings.location)
         print_line(f"{settings.database_name} is up to date")
+
+
+def _print_size(answer: Row) -> None:
+    print_table(answer["tables"], _SIZES)
+    print_line()
+    print_fields(answer, {"total": _kibibytes, "free": lambda row: _kibibytes(row, "free")})
+
+
+def _kibibytes(row: Row, name: str = "size") -> str:
+    return "" if row[name] is None else f"{row[name] // 1024:,} KiB"
+
+
+_SIZES: Final[Columns] = {
+    "table": "table",
+    "rows": lambda row: f"{row['rows']:,}",
+    "size": _kibibytes,
+    "oldest": lambda row: wall_time_of(row["oldest"]),
+}
 
 
 def _settings(database: str | None, config: Path | None) -> "Settings":

@@ -340,7 +340,7 @@ class LimitedReading:
 
     audit = token = tokens = session = ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = topology_at_hand = _refused
-    next_notifications = targets_waited_for = told = _refused
+    next_notifications = targets_waited_for = told = old_history = _refused
     task = tasks_of = settled_tasks = _refused
 
 
@@ -361,7 +361,7 @@ class LimitedTransaction(LimitedReading):
     append_audit = _whole(Transaction.append_audit)
     put_answer = _whole(Transaction.put_answer)
 
-    put_schedule = remove_schedule = put_told = prune_tasks = _refused
+    put_schedule = remove_schedule = put_told = prune_tasks = prune_history = _refused
     put_owner = remove_owner = _refused
     put_topology = put_scenario_run = put_token = put_setting = _refused
     put_session = remove_session = prune_sessions = _refused

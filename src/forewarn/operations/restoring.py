@@ -13,7 +13,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.incarnations import start_above
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.recording import record_audit
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import HISTORY_RETENTION, Transaction
 
 BACKUP_TAKEN_AT: Final = "backup_taken_at"
 """The setting of a database that is a backup which no server has been started on."""
@@ -38,6 +38,8 @@ def take_over_backup(tx: Transaction, context: Context) -> bool:
     # Whoever came after the backup is not known any more, and may come again.
     start_above(tx, AHEAD)
     tx.put_setting(BACKUP_TAKEN_AT, "")
+    # All of it may be older than what is kept; until the server continues, nothing can be deleted.
+    tx.put_setting(HISTORY_RETENTION, "")
     tx.put_setting(RESTORED_AT, context.at.isoformat())
     if context.rules.is_shared:
         # A replica that the backup does not know may have begun tasks that it knows as reserved.

@@ -26,6 +26,19 @@ class Actor(StrEnum):
     UNKNOWN = "unknown"
 
 
+class History(StrEnum):
+    """What is forgotten when it is older than `history_retention`, in this order.
+
+    Events of a Maintenance go after it, with their lines of the ledger.
+    """
+
+    MAINTENANCES = "maintenances"
+    EVENTS = "events"
+    HOST_OPERATIONS = "host operations"
+    SCENARIO_RUNS = "scenario runs"
+    AUDIT = "audit"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
     """One line in the life of an event."""

@@ -1,6 +1,6 @@
 """Where everything is kept, by noun: all of it changes in one transaction."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
@@ -29,6 +29,7 @@ from forewarn.ports.entries import (
     AuditEntry,
     DocumentKey,
     Figures,
+    History,
     KeptAnswer,
     LedgerEntry,
     LedgerLine,
@@ -45,6 +46,9 @@ T = TypeVar("T")
 
 SERVER_PAUSE: Final = "server_pause"
 """The one setting that the scheduler looks at."""
+
+HISTORY_RETENTION: Final = "history_retention"
+"""The setting, in whole seconds, without which the database itself lets no record be deleted."""
 
 
 class StoreError(ForewarnError):
@@ -263,6 +267,9 @@ class Reading(Protocol):
     def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
         """Return what was answered to the request of *who* that had *key*."""
 
+    def old_history(self, kind: History, before: datetime, *, limit: int) -> tuple[int, ...]:
+        """Return the sequences of rows that ended before then, and that nothing needs any more."""
+
     def lease_epoch(self) -> int:
         """Return the epoch of the current lease, or 0 before the first."""
 
@@ -362,6 +369,15 @@ class Transaction(Reading, Protocol):
 
     def append_audit(self, entry: AuditEntry) -> None:
         """Add a line to the audit."""
+
+    def prune_history(
+        self, kind: History, rows: Sequence[int], *, before: datetime
+    ) -> tuple[tuple[str, datetime], ...]:
+        """Remove those of *rows* that `old_history` returns, with what belongs to them.
+
+        Return the table and the time of each row that is gone. The database refuses to remove lines
+        of ledger and audit that are younger than `HISTORY_RETENTION`.
+        """
 
     def put_answer(self, answer: KeptAnswer) -> None:
         """Keep *answer*, in place of what was kept for the same caller and key."""

@@ -1,17 +1,19 @@
 """What has to be tidied up now and then, out of everybody's way."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
 import structlog
 
 from forewarn.operations.context import Context
+from forewarn.operations.history import find_old, prune, settle_retention
 from forewarn.operations.repeats import answers_kept_since
 from forewarn.operations.seen import forget, kept_since
 from forewarn.operations.sessions import sessions_kept_since
 from forewarn.ports.archive import Archive
+from forewarn.ports.entries import History
 from forewarn.ports.store import Reading, Store, Transaction
 from forewarn.rounds import Rounds
 
@@ -28,7 +30,8 @@ _PAUSE: Final = 0.05
 class Upkeep:
     """Forgets what is older than it is kept, in small batches with pauses between.
 
-    It writes under the lease *epoch* only. *archives* are the records of tasks on disk.
+    It writes under the lease *epoch* only. *archives* are the records of tasks on disk. *retention*
+    tells how long history is kept, if not forever.
     """
 
     def __init__(
@@ -38,9 +41,11 @@ class Upkeep:
         *,
         epoch: int,
         archives: Sequence[Archive] = (),
+        retention: Callable[[], timedelta | None] = lambda: None,
     ) -> None:
         self._store = store
         self._archives = archives
+        self._retention = retention
         self._epoch = epoch
         self._context = context
         self.rounds: Final = Rounds("upkeep", self.tidy_up, every=_EVERY)
@@ -65,6 +70,17 @@ class Upkeep:
         self._write(lambda tx: tx.prune_tasks(before=before))
         for archive in self._archives:
             self._remove_records(archive, before)
+        # Last: what refers to events is gone by then.
+        self._prune_history()
+
+    def _prune_history(self) -> None:
+        retention = self._retention()
+        before = self._write(lambda tx: settle_retention(tx, self._context(), retention))
+        if before is None:
+            return
+        for kind in History:
+            find = partial(find_old, kind=kind, before=before, limit=_LOOK)
+            self._forget(kind, find, partial(prune, self._context, kind, before))
 
     def _remove_records(self, archive: Archive, before: datetime) -> None:
         try:
@@ -75,12 +91,12 @@ class Upkeep:
         if removed:
             _log.info("history_forgotten", what=archive.name, number=removed)
 
-    def _write(self, work: Callable[[Transaction], object]) -> None:
-        def write(tx: Transaction) -> None:
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        def write(tx: Transaction) -> T:
             tx.check_epoch(self._epoch)
-            work(tx)
+            return work(tx)
 
-        self._store.write(write)
+        return self._store.write(write)
 
     def _forget(
         self,

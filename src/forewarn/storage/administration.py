@@ -19,7 +19,8 @@ from forewarn.storage.copying import (
     copy_database,
 )
 from forewarn.storage.errors import CopyRefusedError, PostgresMissingError
-from forewarn.storage.file_copies import DatabaseFile, NewFile, mark_file_as_backup
+from forewarn.storage.file_copies import DatabaseFile, NewFile, mark_file_as_backup, measure_file
+from forewarn.storage.sizes import DatabaseSize, measure_database
 
 Location: TypeAlias = Path | str
 """A file, or the URL of a PostgreSQL database."""
@@ -76,6 +77,14 @@ def restore(backup: Path, target: Location, *, at: datetime, tell: Tell) -> Path
         return backups.restore(backup, target, at=at)
     copy_database(DatabaseFile(backup), at_server(target), at=at, is_backup=True, tell=tell)
     return None
+
+
+def measure(database: Location) -> DatabaseSize:
+    """Return how large the database is, while servers use it or not."""
+    if isinstance(database, Path):
+        return measure_file(database)
+    with at_server(database).open() as seen:
+        return measure_database(seen.connection)
 
 
 def upgrade(database: Location) -> bool:

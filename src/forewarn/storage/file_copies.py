@@ -19,9 +19,11 @@ from forewarn.storage.schema import (
     check_file,
     explain_failure,
     find_schema,
+    read_schema,
     remove_companions,
     require_database,
 )
+from forewarn.storage.sizes import DatabaseSize, measure_database
 
 # A draft that is lost was none: it is on the disk before it gets its name.
 _DRAFT_PRAGMAS: Final = ("journal_mode=MEMORY", "synchronous=OFF")
@@ -106,6 +108,14 @@ class NewFile:
         with closing(Connector(self.place, mode="ro").connect()) as there:
             if find_rows(there.sql) is not None:
                 raise CopyRefusedError(self.place, "is not empty; choose another file")
+
+
+def measure_file(path: Path) -> DatabaseSize:
+    """Tell how large the database in *path* is, whether a server uses it or not."""
+    require_database(path)
+    with closing(Connector(path, mode="ro").connect()) as connection:
+        read_schema(connection.sql, path).require_own(path)
+        return measure_database(connection.sql)
 
 
 def mark_file_as_backup(path: Path, at: datetime) -> None:

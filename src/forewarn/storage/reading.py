@@ -29,6 +29,7 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.entries import (
     AuditEntry,
     DocumentKey,
+    History,
     KeptAnswer,
     LedgerEntry,
     LedgerLine,
@@ -270,6 +271,10 @@ class SqlReading:
             older_than=older_than,
         )
         return self._all(AuditEntry, look, limit=limit, **values)[::-1]
+
+    def old_history(self, kind: History, before: datetime, *, limit: int) -> tuple[int, ...]:
+        values = {"before": before, "limit": limit}
+        return tuple(self._connection.scalars(statements.OLD_HISTORY[kind], values))
 
     def token(self, token_hash: str) -> Token | None:
         return self._one(Token, statements.TOKEN, token_hash=token_hash)

@@ -70,23 +70,44 @@ _OURS: Final = {_VERSIONS.name, ledger.name, settings.name}
 _DIALECTS: Final = {"sqlite": sqlite.dialect, "postgresql": postgresql.dialect}
 _APPEND_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
     "sqlite": tuple(
-        f"CREATE TRIGGER {table.name}_refuses_{verb} BEFORE {verb} ON {table.name} "
+        f"CREATE TRIGGER {table.name}_refuses_{verb} BEFORE {verb} ON {table.name} {unless}"
         f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"
         for table in (ledger, audit)
-        for verb in ("update", "delete")
+        for verb, unless in (
+            ("update", ""),
+            (
+                "delete",
+                """WHEN NOT EXISTS (SELECT 1 FROM settings WHERE name = 'history_retention'
+                AND CAST(value AS INTEGER) >= 86400 AND OLD.at <
+                (CAST(strftime('%s', 'now') AS INTEGER) - CAST(value AS INTEGER)) * 1000000) """,
+            ),
+        )
     ),
     "postgresql": (
         """CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF TG_OP = 'DELETE' THEN
+          IF EXISTS (SELECT FROM settings WHERE name = 'history_retention'
+            AND nullif(value, '')::bigint >= 86400 AND OLD.at <
+            (floor(extract(epoch FROM now()))::bigint - nullif(value, '')::bigint) * 1000000)
+          THEN RETURN OLD; END IF;
+        END IF;
         RAISE restrict_violation USING MESSAGE = TG_TABLE_NAME || ' is append-only';
         END $$""",
         *(
-            f"CREATE TRIGGER {table.name}_refuses_change "
-            f"BEFORE UPDATE OR DELETE OR TRUNCATE ON {table.name} EXECUTE FUNCTION refuse_change()"
+            f"CREATE TRIGGER {table.name}_refuses_{name} "
+            f"BEFORE {verbs} ON {table.name} {each}EXECUTE FUNCTION refuse_change()"
             for table in (ledger, audit)
+            for name, verbs, each in (
+                ("change", "UPDATE OR TRUNCATE", ""),
+                ("delete", "DELETE", "FOR EACH ROW "),
+            )
         ),
     ),
 }
-"""What keeps the records as they were written, whoever has the database open, by engine."""
+"""What keeps the records as they were written, whoever has the database open, by engine.
+
+Only what is older than the stored `history_retention`, by the database's clock, can be deleted.
+"""
 SCRIPTS: Final = "forewarn.storage:migrations"
 WORKS_WITH_NAME: Final = "schema_works_with"
 _ATTEMPTS: Final = 4

@@ -5,10 +5,12 @@ from typing import Any, Final
 
 from sqlalchemy import (
     JSON,
+    BindParameter,
     Column,
     ColumnElement,
     Select,
     Table,
+    and_,
     bindparam,
     delete,
     exists,
@@ -23,6 +25,7 @@ from sqlalchemy.sql.functions import GenericFunction
 
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.task import OPEN, ROWS_ONLY, TaskState
+from forewarn.ports.entries import History
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 from forewarn.storage.rows import given_columns
 from forewarn.storage.tables import (
@@ -211,6 +214,9 @@ OPERATIONS_OF_MAINTENANCES: Final = _in_order(host_operations).where(
 SCENARIO_RUN: Final = _by_key(scenario_runs, "run_id")
 SCENARIO_RUNS: Final = _by_progress(scenario_runs)
 
+FORGET_TOLD: Final = delete(told).where(
+    told.c.maintenance_id.not_in(select(maintenances.c.maintenance_id))
+)
 TOLD: Final = select(told).where(
     told.c.maintenance_id == maintenances.c.maintenance_id, maintenances.c.finished_at.is_(None)
 )
@@ -286,6 +292,80 @@ TARGETS_WAITED_FOR: Final = select(outbox.c.target).where(outbox.c.status == _WA
 PRUNE_NOTIFICATIONS: Final = delete(outbox).where(
     NOTIFICATION_FILTERS["status"], outbox.c.ended_at < bindparam("ended_before")
 )
+
+_BEFORE: Final[BindParameter[Any]] = bindparam("before")
+_NEWEST_LINE: Final = select(func.max(ledger.alias().c.sequence)).scalar_subquery()
+_NEWEST_AUDIT_LINE: Final = select(func.max(audit.alias().c.sequence)).scalar_subquery()
+_EVENT_IS_OLD: Final = and_(
+    ~IS_IN_FLIGHT,
+    events.c.ended_at < _BEFORE,
+    ~exists().where(tasks.c.subject == events.c.event_id),
+    # The numbers of lines are never used again, so the last one stays.
+    ~exists().where(
+        ledger.c.event_id == events.c.event_id,
+        or_(ledger.c.at >= _BEFORE, ledger.c.sequence == _NEWEST_LINE),
+    ),
+    ~exists().where(
+        scenario_runs.c.finished_at.is_(None), scenario_runs.c.began_at <= events.c.created_at
+    ),
+)
+_OF_MAINTENANCE: Final = maintenances.c.maintenance_id
+# A Maintenance goes whole, and before its parts: nobody is told of what is left of it.
+_OLD: Final[Mapping[History, tuple[Column[Any], ColumnElement[bool]]]] = {
+    History.MAINTENANCES: (
+        maintenances.c.finished_at,
+        and_(
+            maintenances.c.finished_at < _BEFORE,
+            ~exists().where(schedules.c.maintenance_id == _OF_MAINTENANCE),
+            ~exists().where(events.c.maintenance_id == _OF_MAINTENANCE, ~_EVENT_IS_OLD),
+            ~exists().where(
+                host_operations.c.maintenance_id == _OF_MAINTENANCE,
+                tasks.c.subject == host_operations.c.operation_id,
+            ),
+        ),
+    ),
+    History.EVENTS: (
+        events.c.ended_at,
+        and_(_EVENT_IS_OLD, ~exists().where(events.c.maintenance_id == _OF_MAINTENANCE)),
+    ),
+    History.HOST_OPERATIONS: (
+        host_operations.c.created_at,
+        and_(
+            ~exists().where(host_operations.c.maintenance_id == _OF_MAINTENANCE),
+            ~exists().where(events.c.maintenance_id == host_operations.c.maintenance_id),
+        ),
+    ),
+    History.SCENARIO_RUNS: (scenario_runs.c.finished_at, scenario_runs.c.finished_at < _BEFORE),
+    History.AUDIT: (
+        audit.c.at,
+        and_(audit.c.at < _BEFORE, audit.c.sequence < _NEWEST_AUDIT_LINE),
+    ),
+}
+"""The time of rows, and which of them nothing needs any more."""
+OLD_HISTORY: Final = {
+    kind: select(moment.table.c.sequence)
+    .where(is_old)
+    .order_by(moment.table.c.sequence)
+    .limit(bindparam("limit"))
+    for kind, (moment, is_old) in _OLD.items()
+}
+
+
+_ROWS: Final[BindParameter[Any]] = bindparam("rows", expanding=True)
+_CHOSEN: Final = {
+    kind: and_(moment.table.c.sequence.in_(_ROWS), is_old)
+    for kind, (moment, is_old) in _OLD.items()
+}
+_OF_EVENTS: Final = ledger.c.event_id.in_(select(events.c.event_id).where(_CHOSEN[History.EVENTS]))
+_LINES: Final = (ledger.c.at, delete(ledger).where(_OF_EVENTS).returning(ledger.c.at))
+PRUNE_HISTORY: Final = {
+    kind: (
+        *((_LINES,) if kind is History.EVENTS else ()),
+        (moment, delete(moment.table).where(_CHOSEN[kind]).returning(moment)),
+    )
+    for kind, (moment, _) in _OLD.items()
+}
+"""What removes rows of each kind and tells when they were, parts first."""
 
 SOAKS: Final = select(soaks)
 FORGET_SOAKS: Final = delete(soaks).where(soaks.c.until <= bindparam("at"))

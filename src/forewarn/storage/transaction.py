@@ -1,6 +1,6 @@
 """The port's Transaction, over one connection."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -22,6 +22,7 @@ from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import (
     AuditEntry,
     DocumentKey,
+    History,
     KeptAnswer,
     LedgerEntry,
     Membership,
@@ -240,6 +241,19 @@ class SqlTransaction(SqlReading):
 
     def append_audit(self, entry: AuditEntry) -> None:
         self._put(tables.audit, entry)
+
+    def prune_history(
+        self, kind: History, rows: Sequence[int], *, before: datetime
+    ) -> tuple[tuple[str, datetime], ...]:
+        values = {"rows": list(rows), "before": before}
+        gone = tuple(
+            (column.table.name, moment)
+            for column, statement in statements.PRUNE_HISTORY[kind]
+            for moment in self._connection.scalars(statement, values)
+        )
+        if kind is History.MAINTENANCES:
+            self._connection.execute(statements.FORGET_TOLD)
+        return gone
 
     def put_notification(self, notification: Notification) -> None:
         self._put(tables.outbox, notification)

@@ -38,10 +38,10 @@ RULES = {
     "inside": "put_event put_maintenance put_operation put_task",
     # The admin's.
     "refused": """
-        audit check_epoch ledger_after next_epoch next_notifications
-        prepare_topology prune_answers prune_notifications prune_sessions prune_showings
-        prune_tasks put_gate_answers put_memberships put_owner put_polled_at put_polls
-        put_scenario_run put_schedule put_session put_setting put_showings
+        audit check_epoch ledger_after next_epoch next_notifications old_history
+        prepare_topology prune_answers prune_history prune_notifications prune_sessions
+        prune_showings prune_tasks put_gate_answers put_memberships put_owner put_polled_at
+        put_polls put_scenario_run put_schedule put_session put_setting put_showings
         put_token put_told put_topology remove_documents remove_memberships
         remove_owner remove_schedule remove_session session settled_tasks superseded_documents
         superseded_memberships targets_waited_for task tasks_of token tokens told

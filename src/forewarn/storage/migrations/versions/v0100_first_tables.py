@@ -12,19 +12,37 @@ _WHOLE_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _RECORDS: Final = ("ledger", "audit")
 _APPEND_ONLY: Final = {
     "sqlite": tuple(
-        f"CREATE TRIGGER {table}_refuses_{verb} BEFORE {verb} ON {table} "
+        f"CREATE TRIGGER {table}_refuses_{verb} BEFORE {verb} ON {table} {unless}"
         f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
         for table in _RECORDS
-        for verb in ("update", "delete")
+        for verb, unless in (
+            ("update", ""),
+            (
+                "delete",
+                """WHEN NOT EXISTS (SELECT 1 FROM settings WHERE name = 'history_retention'
+                AND CAST(value AS INTEGER) >= 86400 AND OLD.at <
+                (CAST(strftime('%s', 'now') AS INTEGER) - CAST(value AS INTEGER)) * 1000000) """,
+            ),
+        )
     ),
     "postgresql": (
         """CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF TG_OP = 'DELETE' THEN
+          IF EXISTS (SELECT FROM settings WHERE name = 'history_retention'
+            AND nullif(value, '')::bigint >= 86400 AND OLD.at <
+            (floor(extract(epoch FROM now()))::bigint - nullif(value, '')::bigint) * 1000000)
+          THEN RETURN OLD; END IF;
+        END IF;
         RAISE restrict_violation USING MESSAGE = TG_TABLE_NAME || ' is append-only';
         END $$""",
         *(
-            f"CREATE TRIGGER {table}_refuses_change "
-            f"BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} EXECUTE FUNCTION refuse_change()"
+            f"CREATE TRIGGER {table}_refuses_{name} "
+            f"BEFORE {verbs} ON {table} {each}EXECUTE FUNCTION refuse_change()"
             for table in _RECORDS
+            for name, verbs, each in (
+                ("change", "UPDATE OR TRUNCATE", ""),
+                ("delete", "DELETE", "FOR EACH ROW "),
+            )
         ),
     ),
 }
