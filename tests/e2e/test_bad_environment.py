@@ -219,6 +219,24 @@ def test_read_only_disk_is_refused(make_server: ServerMaker, data: Path, small_d
     assert _files(small_disk) == before
 
 
+def test_server_whose_state_directory_became_read_only_stops_in_order(
+    make_server: ServerMaker, small_disk: Path
+) -> None:
+    server = make_server("--state-dir", str(small_disk))
+    server.start()
+    # A disk with open files cannot be remounted, but can be covered.
+    _mount("--bind", str(small_disk), str(small_disk))
+    _mount("-o", "remount,bind,ro", str(small_disk))
+    try:
+        code, said = server.stop(), server.said()
+        line = _refuse(server)
+    finally:
+        _run("umount", str(small_disk))
+
+    assert (code, "Traceback" in said) == (0, False), said
+    assert f"{small_disk}/tasks: Read-only file system." in line
+
+
 def test_full_disk_is_refused_until_there_is_space(
     make_server: ServerMaker, data: Path, small_disk: Path
 ) -> None:

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -68,6 +68,8 @@ def _put(draft: Path, path: Path) -> None:
 
 
 def _remove(path: Path, ours: os.stat_result) -> None:
-    # Another server may have the same state directory.
-    if path.exists() and os.path.samestat(path.stat(), ours):
-        path.unlink()
+    # Another server may have the same state directory. On a disk that is read-only by now, the file
+    # stays; without its lock, commands ignore it.
+    with suppress(OSError):
+        if os.path.samestat(path.stat(), ours):
+            path.unlink()

@@ -43,7 +43,8 @@ class TaskRecords:
     """The records in the state *directory* of *node*, whose machine is called *name* now."""
 
     def __init__(self, directory: Path, store: Store, node: str, name: str) -> None:
-        self.log: Final = TaskLog(directory / FOLDER)
+        self._directory = directory / FOLDER
+        self.log: Final = TaskLog(self._directory)
         self._store = store
         self._node = node
         self._name = name
@@ -60,7 +61,7 @@ class TaskRecords:
             with self.log.locked():
                 return self._begin_locked(now)
         except OSError as error:
-            sentence = f"Cannot store the records of tasks in {FOLDER}/: {error.strerror}."
+            sentence = f"Cannot store the records of tasks in {self._directory}: {error.strerror}."
             raise StartError(sentence) from error
 
     def remove_ended(self, before: datetime, *, pause: Callable[[], bool]) -> int:
