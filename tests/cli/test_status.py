@@ -31,7 +31,7 @@ FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT AS now) A
 EMBERS = {
     "check": "executors",
     "verdict": "fail",
-    "sentence": "No impact starts: executors.toml is not valid TOML.",
+    "sentence": "This server begins no impact: executors.toml is not valid TOML.",
     "hint": "correct the file",
 }
 

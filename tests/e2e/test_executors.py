@@ -218,7 +218,7 @@ def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
 
     assert ended(server, event["event_id"]) == ("succeeded", "")
     assert runs(tmp_path) == {f"{event['event_id']} solo-0": 1}
-    assert "No impact starts" not in str(server.operate("GET", "server").json()["findings"])
+    assert "begins no impact" not in str(server.operate("GET", "server").json()["findings"])
     assert server.stop() == 0
 
 

@@ -134,7 +134,12 @@ def test_server_that_is_well_has_one_finding_for_each_check(made: RollOut) -> No
             "fail",
             "will be restarted: scheduler (2x).",
         ),
-        (ReplicaState(executor_problem="no file"), "executors", "fail", "starts: no file"),
+        (
+            ReplicaState(executor_problem="no file"),
+            "executors",
+            "fail",
+            "begins no impact: no file",
+        ),
         (
             ReplicaState(clock_offset=timedelta(minutes=-20)),
             "database clock",
@@ -177,6 +182,12 @@ def test_replica_reports_what_only_it_knows(
     assert finding.hint
 
 
+def test_replica_without_its_database_reports_that_alone() -> None:
+    (finding,) = examine_replica(ReplicaState(is_writable=False, is_following=False), SEEN)
+
+    assert finding.check == "writes"
+
+
 def test_replica_that_is_well_reports_nothing() -> None:
     state = ReplicaState(
         failures={"polls": 0},
@@ -216,6 +227,8 @@ def test_replicas_that_are_away_behind_or_unlike_others_are_findings(made: RollO
         "The replicas differ in notice: always, when-enabled.",
     ]
     assert {(each.check, each.verdict) for each in found} == {("replicas", FindingVerdict.WARN)}
+    assert "forewarn replica forget kvm-2" in found[0].hint
+    assert "forewarn status" not in " ".join(each.hint for each in found)
 
 
 def test_lease_that_no_replica_holds_is_a_finding(made: RollOut) -> None:
@@ -225,6 +238,25 @@ def test_lease_that_no_replica_holds_is_a_finding(made: RollOut) -> None:
     assert (alone.check, alone.verdict) == ("scheduler lease", FindingVerdict.FAIL)
     assert alone.sentence.startswith("The server does not hold the lease, so no event")
     assert several.sentence.startswith("No replica holds the lease, so no event")
+
+
+def test_if_every_replica_reports_why_it_does_not_lead_the_lease_refers_to_that(
+    made: RollOut,
+) -> None:
+    off = tuple(examine_replica(ReplicaState(clock_offset=timedelta(minutes=20)), SEEN))
+    full = tuple(examine_replica(ReplicaState(records_problem="The disk is full."), SEEN))
+    replicas = replica("kvm-1", findings=off), replica("kvm-2", findings=full)
+
+    every = find_problems(made.store, made.context(), *replicas)
+    some = find_problems(made.store, made.context(), *replicas, replica("kvm-3"))
+
+    assert [each.check for each in every] == [
+        "database clock",
+        "state directory",
+        "scheduler lease",
+    ]
+    assert every[-1].hint.startswith("first correct these: database clock, state directory;")
+    assert "see lease_lost" in some[-1].hint
 
 
 def test_worst_finding_comes_first(made: RollOut) -> None:

@@ -59,6 +59,7 @@ LAGGING: Final = timedelta(seconds=2)
 SLOW_DELIVERY: Final = timedelta(minutes=5)
 """A notification that has waited for longer is not just under way."""
 
+_PREVENTS_LEADING: Final = frozenset({"database clock", "state directory"})
 _WORST_FIRST: Final = (FindingVerdict.FAIL, FindingVerdict.WARN, FindingVerdict.OK)
 
 
@@ -91,12 +92,12 @@ def examine_replica(state: ReplicaState, now: datetime) -> Iterator[Finding]:
     if not state.is_writable:
         sentence = "The server cannot write its database; it answers polls from memory."
         yield wrong("writes", sentence, "see database_not_writable in the server's log")
+    elif not state.is_following:
+        sentence = "The server does not receive changes from other replicas."
+        yield wrong("replicas", sentence, "see changes_not_followed in the server's log")
     if state.records_problem:
         sentence = f"{state.records_problem} This server does not lead, and begins no tasks."
         yield wrong("state directory", sentence, "free or repair the disk; it continues by itself")
-    if not state.is_following:
-        sentence = "The server does not receive changes from other replicas."
-        yield wrong("replicas", sentence, "see changes_not_followed in the server's log")
     if died := {name: number for name, number in state.failures.items() if number}:
         names = ", ".join(f"{name} ({number}x)" for name, number in died.items())
         hint = "see loop_failed in the server's log, and report the traceback as a bug"
@@ -108,7 +109,7 @@ def examine_replica(state: ReplicaState, now: datetime) -> Iterator[Finding]:
             yield doubtful("loops", sentence, hint)
     if state.executor_problem:
         hint = "correct the file, then send the server SIGHUP or restart it"
-        yield wrong("executors", f"No impact starts: {state.executor_problem}", hint)
+        yield wrong("executors", f"This server begins no impact: {state.executor_problem}", hint)
     if state.clock_offset:
         way = "ahead of" if state.clock_offset > timedelta(0) else "behind"
         sentence = (
@@ -171,19 +172,28 @@ def _find_lease(roll: RollCall) -> Finding:
             return fine(check, f"{leader} holds the lease, epoch {roll.epoch}.")
     subject = "The server does not hold" if is_alone else "No replica holds"
     sentence = f"{subject} the lease, so no event is announced, started or completed."
-    return wrong(check, sentence, "see lease_lost in the server's log; try again in a few seconds")
+    reasons = [{one.check for one in each.findings} & _PREVENTS_LEADING for each in roll.present]
+    hint = "see lease_lost in the server's log; try again in a few seconds"
+    if reasons and all(reasons):
+        named = say_names(sorted(set().union(*reasons)))
+        hint = f"first correct these: {named}; a server then leads by itself"
+    return wrong(check, sentence, hint)
 
 
 def _find_differences(roll: RollCall) -> Iterator[Finding]:
     """Yield which replicas are away, behind, or have another version or setting than others."""
-    check, hint = "replicas", "try: forewarn status"
+    check = "replicas"
     for each in roll.replicas:
         if each not in roll.present:
             ago = _say(roll.at - each.seen_at)
+            hint = "try: systemctl status forewarn, on its machine; if that is gone for good: "
+            hint += f"forewarn replica forget {each.identity.name}"
             yield doubtful(check, f"{_say_replica(each)} was last seen {ago} ago.", hint)
         elif each.lag > LAGGING:
             behind = f"{count_of(each.changes_behind, 'change')} and {_say(each.lag)}"
+            hint = "check the load of its machine, and its connection to the database"
             yield doubtful(check, f"{_say_replica(each)} lags behind by {behind}.", hint)
+    hint = "give all replicas the same version and settings"
     known = [{"version": each.identity.version, **each.identity.settings} for each in roll.present]
     for name in dict.fromkeys(name for each in known for name in each):
         values = sorted({each[name] for each in known if name in each})
