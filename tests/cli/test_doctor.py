@@ -287,10 +287,34 @@ def test_network_disk_fails(folder: Path) -> None:
 def test_disk_with_little_space_is_told(folder: Path, size: str, verdict: str) -> None:
     need_namespaces("--map-root-user", "--mount")
     (folder / "small").mkdir()
-    script = f'mount -t tmpfs -o size={size} none small && exec "$0" doctor -o json'
+    found = examine_mounted(f"-o size={size}", "true", "sqlite:///small/forewarn.db")
+
+    assert found["disk space"] == verdict
+
+
+def test_disk_of_the_state_directory_is_looked_at_if_the_database_is_elsewhere(
+    folder: Path,
+) -> None:
+    need_namespaces("--map-root-user", "--mount")
+    (folder / "small").mkdir()
+    fill = "{ head -c 1m /dev/zero > small/filler 2> /dev/null || true; }"
+    url = f"postgresql://127.0.0.1:{free_port()}/forewarn"
+
+    little = examine_mounted("-o size=64k", "true", url)
+    full = examine_mounted("-o size=64k", fill, url)
+
+    assert (little["state directory"], little["disk space"]) == ("ok", "fail")
+    assert full["state directory"] == "fail"
+    assert not {"disk space", "local disk"} & full.keys()
+
+
+def examine_mounted(options: str, then: str, database: str) -> Mapping[str, str]:
+    """Mount a file system in memory as the state directory `small`; the verdicts of its doctor."""
+    script = f'mount -t tmpfs {options} none small && {then} && exec "$0" doctor -o json'
     environment = environment_with(
         {
-            "FOREWARN_DATABASE": "sqlite:///small/forewarn.db",
+            "FOREWARN_DATABASE": database,
+            "FOREWARN_STATE_DIR": "small",
             "FOREWARN_METADATA": f"127.0.0.1:{free_port()}",
         }
     )
@@ -302,9 +326,7 @@ def test_disk_with_little_space_is_told(folder: Path, size: str, verdict: str) -
         timeout=TIMEOUT,
         check=False,
     )
-
-    found = {each["check"]: each["verdict"] for each in json.loads(said.stdout)["findings"]}
-    assert found["disk space"] == verdict
+    return {each["check"]: each["verdict"] for each in json.loads(said.stdout)["findings"]}
 
 
 def damage(path: Path) -> None:
@@ -475,16 +497,17 @@ def test_role_is_told(settings: Settings) -> None:
 
 
 @contextmanager
-def stand_in(*, ahead: timedelta) -> Iterator[str]:
-    """Say that it is alive, and little else; its clock is *ahead*."""
+def stand_in(*, ahead: timedelta, server: Mapping[str, object] | None = None) -> Iterator[str]:
+    """Say that it is alive, and what *server* is; its clock is *ahead*."""
 
     class Handler(BaseHTTPRequestHandler):
         def date_time_string(self, _timestamp: float | None = None) -> str:
             return f"{datetime.now(UTC) + ahead:%a, %d %b %Y %H:%M:%S} GMT"  # noqa: TID251
 
         def do_GET(self) -> None:
-            body = b'{"status":"ok"}'
-            self.send_response(401 if self.path.startswith("/api/") else 200)
+            body = json.dumps(server or {"status": "ok"}).encode()
+            is_refused = server is None and self.path.startswith("/api/")
+            self.send_response(401 if is_refused else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -492,11 +515,11 @@ def stand_in(*, ahead: timedelta) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
+        thread = threading.Thread(target=listener.serve_forever)
         thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
+        yield f"127.0.0.1:{listener.server_port}"
+        listener.shutdown()
         thread.join(TIMEOUT)
 
 
@@ -509,6 +532,15 @@ def test_clock_that_is_off_is_told(ahead: timedelta, verdict: str) -> None:
         _, found = examine("--remote", FOREWARN_SERVER=address)
 
     assert found["clock skew"][0] == verdict
+
+
+def test_clock_of_a_replica_that_differs_from_the_database_is_told_once() -> None:
+    reported = {"check": "database clock", "verdict": "fail", "sentence": "Off.", "hint": "try: x"}
+    said = {"role": "admin", "findings": [reported]}
+    with stand_in(ahead=timedelta(hours=1), server=said) as address:
+        _, found = examine("--remote", FOREWARN_SERVER=address)
+
+    assert found.keys() == {"control endpoint", "token", "database clock"}
 
 
 def test_lease_that_was_lost_is_held_again_soon(settings: Settings) -> None:

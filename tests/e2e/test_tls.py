@@ -199,7 +199,16 @@ def test_command_says_that_the_certificate_of_the_server_has_expired(
     )
 
     asked = _ask(server, "vm", "list", FOREWARN_CA_FILE=str(expired))
+    control = f"127.0.0.1:{server.control_port}"
+    renewed = make_pair(end="20980101000000Z")
+    variables = {
+        "FOREWARN_CONTROL": control,
+        "FOREWARN_CONTROL_CERTIFICATE": str(renewed.certificate),
+        "FOREWARN_CONTROL_KEY": str(renewed.key),
+    }
+    examined = _ask(server, "doctor", **variables)
 
+    assert f"A forewarn server uses {control}." in examined.stdout
     assert asked.returncode == 6
     assert "has a certificate that has expired" in asked.stderr
     assert "renew it, then on the server: systemctl reload forewarn" in asked.stderr

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from forewarn.cli.examination.findings import is_open_to_others
-from forewarn.domain.finding import Finding, doubtful, fine, wrong
-from forewarn.environment import ADMIN_TOKEN_FILE
+from forewarn.cli.settings import find_control_url
+from forewarn.domain.finding import Finding, FindingVerdict, doubtful, fine, wrong
+from forewarn.environment import ADMIN_TOKEN_FILE, CONTROL_URL_FILE
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.settings import Settings
 from forewarn.transport.requests import ServerReply, ServerRequest, TransportError, send
@@ -32,9 +33,11 @@ _UNTRUSTED: Final = ERROR_ANSWERS[Refusal.PATH_UNTRUSTED].body
 
 def examine_machine(settings: Settings, *, mounts: Path = MOUNTS) -> Iterator[Finding]:
     """Look at everything a server with *settings* needs here."""
-    yield _state_directory(settings.state_directory)
+    yield (state := _state_directory(settings.state_directory))
     yield from _token_file(settings.state_directory / ADMIN_TOKEN_FILE)
     if settings.is_shared:
+        if state.verdict is FindingVerdict.OK:
+            yield _space(settings.state_directory.absolute())
         yield from _shared_database(settings)
     else:
         yield _disk(settings.database_path.absolute().parent, mounts)
@@ -53,10 +56,10 @@ def _state_directory(directory: Path) -> Finding:
         hint = f"try: mkdir -p {where}"
         return wrong(check, f"{where} does not exist.", hint)
     try:
-        with tempfile.TemporaryFile(dir=where):
-            pass
+        with tempfile.TemporaryFile(dir=where) as file:
+            file.write(b"x")  # a full disk still takes an empty file
     except OSError as error:
-        hint = f"give the server permission to write {where}"
+        hint = f"free or repair the disk, or give the server permission to write {where}"
         return wrong(check, f"{where} cannot be written: {error.strerror}.", hint)
     return fine(check, f"{where} can be written.")
 
@@ -247,7 +250,11 @@ def _control_asker(settings: Settings) -> Callable[[TcpAddress], bool]:
     scheme = "http" if certificate is None else "https"
 
     def is_control(where: TcpAddress) -> bool:
-        answer = _ask(f"{scheme}://{_reachable(where)}/healthz", certificate)
+        url = f"{scheme}://{_reachable(where)}"
+        # It may still show a certificate that has expired or was replaced.
+        if find_control_url(settings.state_directory / CONTROL_URL_FILE) == url:
+            return True
+        answer = _ask(f"{url}/healthz", certificate)
         return answer is not None and '"status"' in answer.text
 
     return is_control
