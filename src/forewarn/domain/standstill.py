@@ -235,10 +235,14 @@ class InFlight:
     def movers(self) -> Iterator[tuple[Blocker | _Hold, ...]]:
         """Yield all that holds each event, and each host operation that has none in flight.
 
-        Events that start together are held together.
+        Events that start together are held together. One that only waits for the impacts of others
+        on its host moves when they do.
         """
         for operation_id, holds in self._holds:
-            yield (*holds, *(self.of_operations.get(operation_id, ()) if operation_id else ()))
+            beside = self.of_operations.get(operation_id, ()) if operation_id else ()
+            found: tuple[Blocker | _Hold, ...] = (*holds, *beside)
+            if {each.kind for each in found} - {ReasonKind.OVERDUE} != {ReasonKind.HOST_GUESTS}:
+                yield found
         told = {operation_id for operation_id, _ in self._holds}
         yield from (found for key, found in self.of_operations.items() if key not in told)
 

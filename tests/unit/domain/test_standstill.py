@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from forewarn.domain.amending import build_topology
+from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.course import Course
 from forewarn.domain.event import (
     Approval,
@@ -132,6 +133,7 @@ def standstill(seen: Snapshot, now: datetime) -> Standstill:
 
 
 RUNNING = Impact(status=ImpactStatus.RUNNING)
+DONE = Impact(status=ImpactStatus.DONE)
 
 
 def test_what_holds_the_events_of_a_host_is_said_once(draft: Draft, now: datetime) -> None:
@@ -197,6 +199,23 @@ def test_work_of_a_host_is_said_once(draft: Draft, now: datetime) -> None:
         ReasonKind.RUNNING,
         ReasonKind.HOST_GUESTS,
     ]
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"), [(DONE, VerdictKind.NEVER), (RUNNING, VerdictKind.STUCK)]
+)
+def test_work_that_waits_for_a_lost_impact_is_no_other_step_that_continues(
+    draft: Draft, now: datetime, other: Impact, verdict: VerdictKind
+) -> None:
+    seen = started(announced(draft, now, hosts=1, machines=2), now, other)
+    lost = Impact(status=ImpactStatus.UNKNOWN, reason="no answer")
+    impacts = {**seen.impacts, (EventId("E-vm-0-1"), VmName("vm-0-1")): lost}
+    seen = replace(seen, impacts=impacts, host_works=(HostWorkRule(hosts=("h0",)),))
+
+    found = standstill(seen, now)
+
+    assert found.blockers[-1].kind is ReasonKind.HOST_GUESTS
+    assert found.verdict.kind is verdict
 
 
 def test_scopes_that_a_caller_does_not_cover_are_said_apart(draft: Draft, now: datetime) -> None:
