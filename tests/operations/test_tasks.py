@@ -18,9 +18,11 @@ from forewarn.operations.restoring import RESTORED_AT
 from forewarn.operations.tasks import (
     OwnerPresentError,
     OwnerReplacedError,
+    TaskSelection,
     begin_task,
     find_impacts,
     find_ownership,
+    find_tasks,
     forget_owner,
     give_back_task,
     is_still_begun,
@@ -178,6 +180,19 @@ def test_task_of_which_nobody_knew_ends_when_its_owner_is_back(node: Node) -> No
     node.report(DONE)
 
     assert (still, node.task.state) == (TaskState.UNKNOWN, TaskState.ENDED)
+
+
+def test_unknown_task_of_an_owner_that_is_back_is_not_listed_as_one_of_an_owner_that_is_away(
+    node: Node,
+) -> None:
+    node.store.write(lambda tx: tx.put_owner(replace(node.owner, name="db-1")))
+    node.begin()
+    node.put(lose(node.task, "replica db-1 began it, and has been away", is_final=False))
+
+    (found,) = node.store.read(lambda r: find_tasks(r, node.context, TaskSelection()))
+
+    assert (found.away_since, found.can_settle) == (None, False)
+    assert found.reason == "db-1 is back, and has not reported its end yet"
 
 
 @pytest.mark.parametrize("is_lost", [True, False])

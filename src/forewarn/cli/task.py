@@ -122,5 +122,6 @@ def _print_settled(settled: Row) -> None:
         print_line(f"{task['task_id']} is settled")
     if not settled["tasks"]:
         print_line(
-            "nothing to settle: no such task is unknown or done by hand; try: forewarn task list"
+            "nothing to settle: no such task is done by hand, or unknown without an owner that may "
+            "still report its end; try: forewarn task list"
         )

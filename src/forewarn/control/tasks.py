@@ -124,6 +124,6 @@ def _describe(report: TaskReport) -> dict[str, Any]:
         "reserved_at": task.reserved_at,
         "begun_at": task.begun_at,
         "times_out_at": task.times_out_at,
-        "reason": task.said.reason,
+        "reason": report.reason,
         "can_settle": report.can_settle,
     }

@@ -242,10 +242,12 @@ def end_by_hand(
 class TaskReport:
     """A task that is not over, with its *owner* as people know it.
 
-    *away_since* is when the owner was last heard of, if it is away.
+    *away_since* is when the owner was last heard of, if it is away. *reason* is what is known of
+    the task now.
     """
 
     task: Task
+    reason: str
     owner: str
     away_since: datetime | None
     maintenance_id: MaintenanceId | None
@@ -279,6 +281,7 @@ def find_tasks(
     reports = (
         TaskReport(
             task=task,
+            reason=rules.observe(task, ownership).reason,
             owner="operator" if task.runner == MANUAL else ownership.name_of(task),
             away_since=ownership.away_since(task),
             maintenance_id=_maintenance_of(reading, task),
