@@ -17,6 +17,7 @@ import yaml
 from starlette.testclient import TestClient
 from tests.findings import find_all
 from tests.http.conftest import FLEET, MORNING, TOKEN, HandClock
+from tests.http.control.tasks import put_work
 from tests.loopback import on_loopback
 from tests.replicas import ITSELF
 from tests.tasks import RUNNING, Assigner, Workers
@@ -270,6 +271,35 @@ def test_all_places_say_the_same(world: World, status: MaintenanceStatus) -> Non
         "fail": {"ForewarnCheckFails"},
         "warn": {"ForewarnCheckWarns"},
     }.get(verdict, set())
+
+
+@pytest.mark.parametrize(
+    ("status", "is_foreseen"),
+    [
+        (MaintenanceStatus.RUNNING, True),
+        (MaintenanceStatus.HELD, False),
+        (MaintenanceStatus.STUCK, False),
+    ],
+)
+def test_console_foresees_no_step_or_end_while_operators_are_paged(
+    world: World, status: MaintenanceStatus, *, is_foreseen: bool
+) -> None:
+    bring_about(world, status)
+
+    assert ("ikely" in world.read(f"/maintenances/{world.maintenance_id}")) is is_foreseen
+
+
+def test_console_says_of_a_host_that_the_work_is_under_way_when_impacts_are_over(
+    world: World,
+) -> None:
+    key = world.post("maintenances", event_type="Reboot", hosts=["kvm-1"])["maintenance_id"]
+    world.start_impact()
+    put_work(world.store, key, "kvm-1")
+
+    page = world.read(f"/maintenances/{key}")
+
+    assert "The work on the host is under way." in page
+    assert "The impact is under way." not in page
 
 
 def test_finding_of_the_server_is_shown_by_status_doctor_and_the_console(world: World) -> None:

@@ -1,6 +1,6 @@
 """Events in flight as the first page shows them: in groups, the most urgent first."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -106,7 +106,7 @@ def group(flights: Iterable[Flight], snapshot: Snapshot) -> tuple[FlightGroup, .
 
 
 _NONE: Final = MaintenanceId("")
-_PHASES: Final = {
+PHASES: Final[Mapping[str, str]] = {
     HostPhase.WORK: "The work on the host is under way",
     HostPhase.VERIFY: "The host is being checked",
     HostPhase.RETURN: "Virtual machines are returning to the host",
@@ -120,8 +120,8 @@ def _hear_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[str, tuple[Trou
     impacts = [snapshot.impacts.get((event.event_id, vm)) for vm in event.resources]
     operation = operation_at_work(event, snapshot)
     troubles = [Trouble.OVERDUE] if event.overdue_at else []
-    if operation is not None and operation.phase in _PHASES:
-        return _PHASES[operation.phase], tuple(troubles)
+    if operation is not None and operation.phase in PHASES:
+        return PHASES[operation.phase], tuple(troubles)
     worst = [each for each in map(_trouble_with, impacts) if each]
     if operation is not None:
         worst = [each for each in worst if each is not Trouble.BY_HAND]

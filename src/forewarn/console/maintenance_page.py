@@ -24,7 +24,7 @@ from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.phrases import count_of
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.progress import WalkProgress, measure_progress
-from forewarn.domain.standing import Standing
+from forewarn.domain.standing import NEEDS_OPERATOR, Standing
 from forewarn.domain.standstill import Standstill
 from forewarn.domain.why import OF_HOST, OF_MAINTENANCES, ReasonKind, Verb
 from forewarn.operations.maintenances import MaintenanceReport, report_maintenance
@@ -125,6 +125,8 @@ def show_maintenance(visit: Visit) -> Page:
     report, progress, foreseen = visit.read(look)
     explained = explain_maintenance_to(visit.caller, wanted)
     standstill = explained.standstill
+    if explained.status in NEEDS_OPERATOR:
+        foreseen = ()
     seen = Seen(
         report=report,
         progress=progress,

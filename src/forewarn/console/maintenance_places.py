@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from forewarn.console.flights import PHASES
 from forewarn.domain.blockers import BrakeKind
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance, Step, is_retried
@@ -140,7 +141,7 @@ def _place(maintenance: Maintenance, name: str, standing: Standing, parts: _Part
         cells=() if maintenance.hosts else tuple(_cells(maintenance, parts)),
         machines=len(machines),
         approved=f"{approved} of {len(in_flight)}" if in_flight else "",
-        waits=tuple(dict.fromkeys(_waits(in_flight, parts.stages[:1]))),
+        waits=tuple(dict.fromkeys(_waits(in_flight, parts))),
         likely=parts.likely[0] if parts.likely else None,
     )
 
@@ -162,14 +163,15 @@ def _cells(maintenance: Maintenance, parts: _Parts) -> Iterator[DomainCell]:
         yield DomainCell(update_domain=update_domain, standing=said, machines=machines)
 
 
-def _waits(in_flight: Sequence[ScheduledEvent], ahead: Iterable[Stage]) -> Iterator[str]:
+def _waits(in_flight: Sequence[ScheduledEvent], parts: _Parts) -> Iterator[str]:
+    at_work = [PHASES[phase] for phase in parts.phases if phase in PHASES]
     due = [each.not_before for each in in_flight if each.event_status is EventStatus.SCHEDULED]
     if due:
         yield f"Starts when approved, at {say_moment(max(due))} at the latest."
-    elif in_flight:
-        yield "The impact is under way."
+    elif at_work or in_flight:
+        yield f"{at_work[-1] if at_work else 'The impact is under way'}."
     else:
-        for stage in ahead:
+        for stage in parts.stages[:1]:
             yield from map(_say_brake, stage.brakes)
 
 
