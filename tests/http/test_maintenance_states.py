@@ -266,6 +266,7 @@ def test_all_places_say_the_same(world: World, status: MaintenanceStatus) -> Non
     (finding,) = (each for each in doctor if each["check"] == "maintenances")
     assert finding["verdict"] == verdict
     assert (f"Maintenance {key} is {text}." == finding["sentence"]) is (verdict != "ok")
+    assert (finding["hint"] == f"try: forewarn maintenance explain {key}") is (verdict != "ok")
     assert f"{key}  {text}\n" in world.run("status").stdout
     assert firing(world.findings(), "maintenances") == {
         "fail": {"ForewarnCheckFails"},

@@ -237,10 +237,11 @@ def _find_figures(figures: Figures, at: datetime) -> Iterator[Finding]:
 def _find_stops(states: Mapping[MaintenanceId, MaintenanceState]) -> Iterator[Finding]:
     for key, state in states.items():
         sentence = f"Maintenance {key} is {state.text}."
+        hint = f"try: forewarn maintenance explain {key}"
         if state.status in NEEDS_OPERATOR:
-            yield wrong("maintenances", sentence, f"try: forewarn maintenance explain {key}")
+            yield wrong("maintenances", sentence, hint)
         elif state.status is MaintenanceStatus.AWAY:
-            yield doubtful("maintenances", sentence, "try: forewarn status")
+            yield doubtful("maintenances", sentence, hint)
 
 
 def _find_incidents(incidents: Sequence[Incident], at: datetime) -> Iterator[Finding]:
