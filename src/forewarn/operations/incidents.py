@@ -15,17 +15,20 @@ _MOST: Final = 20
 class Incident:
     """Something that went wrong *at* a moment of real time, and is a finding for a day.
 
-    Without a *hint* there is nothing to do about it, and the finding is only a warning.
+    Without a *hint* there is nothing to do about it, and the finding is only a warning. A newer one
+    replaces those *about* the same.
     """
 
     at: datetime
     sentence: str
     hint: str
+    about: str = ""
 
 
 def note_incident(tx: Transaction, incident: Incident) -> None:
     """Store *incident*; of many, only the newest are kept."""
-    kept = [*read_incidents(tx), incident][-_MOST:]
+    others = [e for e in read_incidents(tx) if not e.about or e.about != incident.about]
+    kept = [*others, incident][-_MOST:]
     tx.put_setting(_INCIDENTS, json.dumps([asdict(each) for each in kept], default=str))
 
 

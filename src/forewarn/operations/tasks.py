@@ -196,7 +196,7 @@ def _note_late(
     sentence = f"{kind} {owner} reports {say_task(task)} as {said.status}, {settled}."
     advice = "wait until it ends, or stop it there; then " * (said.status is ImpactStatus.RUNNING)
     hint = "" if agrees else f"{advice}check what it has done"
-    note_incident(tx, Incident(at=now, sentence=sentence, hint=hint))
+    note_incident(tx, Incident(at=now, sentence=sentence, hint=hint, about=task.task_id))
 
 
 def note_replaced(tx: Transaction, owner: Owner, now: datetime) -> None:
