@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run hooks/drain before the first event that names this machine, approve the event, and run
-# hooks/restore when it is over. Needs curl and jq; HOOKS is the folder of the hooks, in which
-# hooks/current says what is drained for, also after a restart.
+# Run hooks/drain before each event that names this machine, approve the event, and run
+# hooks/restore when the last of them is over. Needs curl and jq; HOOKS is the folder of the hooks,
+# in which hooks/current lists the events that were drained for, also after a restart.
 set -u
 metadata=${FOREWARN_METADATA:-http://169.254.169.254}
 events="$metadata/metadata/scheduledevents?api-version=2020-07-01"
@@ -10,30 +10,38 @@ hooks=${HOOKS:-./hooks}
 
 ask() { curl --noproxy '*' -sS --fail --max-time 10 -H Metadata:true "$@"; }
 
-# Print EventId, EventType and EventStatus, or none; or nothing, if there is no document.
+# Print "document", then EventId, EventType and EventStatus of each of our events; or nothing, if there
+# is no document.
 find_mine() {
-  ask "$events" | jq -r --arg me "$me" '[.Events[] | select(.Resources | index($me))
-    | "\(.EventId) \(.EventType) \(.EventStatus)"][0] // "none none"'
+  ask "$events" | jq -r --arg me "$me" '"document", (.Events[] | select(.Resources | index($me))
+    | "\(.EventId) \(.EventType) \(.EventStatus)")'
 }
 
-approve() { ask -d "{\"StartRequests\":[{\"EventId\":\"${1% *}\"}]}" "$events"; }
+approve() { ask -d "{\"StartRequests\":[{\"EventId\":\"$1\"}]}" "$events"; }
 
 until me=$(ask "$name"); do sleep 1; done
 echo "following the events of $me"
 
-current=$(cat "$hooks/current" 2> /dev/null || echo none)
-drained=$current
-approved=none
+current=$hooks/current
+approved=
 while :; do
-  if found=$(find_mine) && [ -n "$found" ]; then
-    status=${found##* } found=${found% *}
-    if [ "$found" != "$current" ]; then
-      [ "$current" = none ] || "$hooks/restore" "${current#* }"
-      current=$found drained=none
-      if [ "$found" != none ] && "$hooks/drain" "${found#* }"; then drained=$found; fi
-      if [ "$drained" = none ]; then rm -f "$hooks/current"; else echo "$drained" > "$hooks/current"; fi
-    elif [ "$status" = Scheduled ] && [ "$drained" = "$found" ] && [ "$approved" != "$found" ]; then
-      approve "$found" && approved=$found
+  if mine=$(find_mine) && [ -n "$mine" ]; then
+    while read -r id type status; do
+      if [ "$id" = document ]; then
+        continue
+      elif ! grep -qs "^$id " "$current"; then
+        if "$hooks/drain" "$type" < /dev/null; then drained=yes; else drained=no; fi
+        echo "$id $drained $type" >> "$current"
+      elif [ "$status" = Scheduled ] && grep -qs "^$id yes " "$current"; then
+        case $approved in *"$id"*) ;; *) approve "$id" && approved="$approved $id" ;; esac
+      fi
+    done << END
+$mine
+END
+    if [ "$mine" = document ] && [ -s "$current" ]; then
+      type=$(tail -n 1 "$current")
+      "$hooks/restore" "${type##* }"
+      rm -f "$current"
     fi
   fi
   sleep 1

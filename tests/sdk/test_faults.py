@@ -133,6 +133,7 @@ FAULTS: Final[dict[str, dict[str, Any]]] = {
         for status in (404, 408, 410, 429, 500, 503, 504)
     },
     "come back at once": {"kind": "status", "status": 429, "retry_after": 0, "times": 2},
+    "failed post": {"kind": "failed-post", "status": 503, "times": 2},
     "drip": {"kind": "drip", "seconds": 0.05, "times": 2},
     "drip longer than the time-out": {"kind": "drip", "seconds": 0.5, "times": 1},
     "long length": {"kind": "long-length", "times": 1},

@@ -240,27 +240,32 @@ def _print_report(answer: Row) -> None:
     rows = [{"situation": each["situation"], **_outcomes(each)} for each in answer["situations"]]
     columns: Columns = {"situation": "situation", **{grade: grade for grade in grades}}
     print_table(rows, columns)
-    for situation in answer["situations"]:
-        _print_failures(situation)
+    situations = {each["situation"]: each for each in answer["situations"]}
+    for finding in answer["findings"]:
+        _print_finding(finding, situations[finding["situations"][0]])
     skipped = f", {answer['skipped']} skipped" if answer["skipped"] else ""
     checks = answer["passed"] + answer["failed"]
     print_line()
     print_line(
         f"Score: {answer['score']:g} % ({answer['passed']} of {checks} checks passed{skipped})."
     )
+    if answer["highest_score"] < 100:
+        print_line(
+            "A handler that acts on events of other virtual machines scores at most "
+            f"{answer['highest_score']} %."
+        )
 
 
 def _outcomes(situation: Row) -> dict[str, Any]:
     return {each["grade"]: _CELLS[each["outcome"]] for each in situation["results"]}
 
 
-def _print_failures(situation: Row) -> None:
-    failed = [each for each in situation["results"] if each["outcome"] == "failed"]
-    if not failed:
-        return
+def _print_finding(finding: Row, first: Row) -> None:
+    number = len(finding["situations"])
+    where = f"{number} situations, e.g. " if number > 1 else ""
     print_line()
-    print_line(f"{situation['situation']}: {situation['description']}")
-    for each in failed:
-        print_line(f"  {each['grade']}: The handler {each['reason']}.")
-    for line in situation["last_lines"]:
+    print_line(f"{finding['grade']}: The handler {finding['reason']}.")
+    print_line(f"  In {where}{first['situation']}: {first['description']}")
+    print_line(f"  Remedy: {finding['remedy']}")
+    for line in first["last_lines"]:
         print_line(f"  | {line}")

@@ -6,7 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from forewarn.conformance.grades import Grade, GradeOutcome, GradeResult, assess, without_hook
+from forewarn.conformance.grades import (
+    Grade,
+    GradeOutcome,
+    GradeRemedy,
+    GradeResult,
+    assess,
+    without_hook,
+)
 from forewarn.conformance.situations import Situation
 from forewarn.conformance.trial import TrialOverError, TrialRules, begin_trial
 
@@ -31,6 +38,16 @@ class SituationReport:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeFinding:
+    """What a handler does wrong, the situations that show it, and the *reason* in the first."""
+
+    grade: Grade
+    reason: str
+    remedy: GradeRemedy
+    situations: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
     """The grades of all situations."""
@@ -47,10 +64,36 @@ class ConformanceReport:
         )
 
     @property
+    def highest_score(self) -> int:
+        """The most that it can score: half, if it acts on events of other virtual machines."""
+        return 50 if self.count(GradeOutcome.FAILED, Grade.OWN) else 100
+
+    @property
     def score(self) -> float:
         """How many percent of the checks passed; those that were skipped do not count."""
         passed, failed = self.count(GradeOutcome.PASSED), self.count(GradeOutcome.FAILED)
-        return 100 * passed / (passed + failed) if passed + failed else 0.0
+        score = 100 * passed / (passed + failed) if passed + failed else 0.0
+        return min(score, self.highest_score)
+
+    @property
+    def findings(self) -> Sequence[GradeFinding]:
+        """The failed checks of a grade that one remedy mends, as one; worst harm first."""
+        failed: dict[tuple[GradeRemedy, Grade], list[SituationReport]] = {}
+        for situation in self.situations:
+            for grade, result in situation.results.items():
+                if result.remedy is not None:
+                    failed.setdefault((result.remedy, grade), []).append(situation)
+        return [
+            GradeFinding(
+                grade=grade,
+                reason=found[0].results[grade].reason,
+                remedy=remedy,
+                situations=tuple(situation.name for situation in found),
+            )
+            for remedy in GradeRemedy
+            for grade in Grade
+            if (found := failed.get((remedy, grade)))
+        ]
 
 
 def run_battery(

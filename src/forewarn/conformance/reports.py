@@ -12,6 +12,7 @@ def write_object(report: ConformanceReport) -> dict[str, Any]:
     """Return *report* as an object of JSON."""
     return {
         "score": round(report.score, 1),
+        "highest_score": report.highest_score,
         **{str(outcome): report.count(outcome) for outcome in GradeOutcome},
         "grades": [
             {
@@ -20,6 +21,15 @@ def write_object(report: ConformanceReport) -> dict[str, Any]:
                 **{str(outcome): report.count(outcome, grade) for outcome in GradeOutcome},
             }
             for grade, meaning in MEANINGS.items()
+        ],
+        "findings": [
+            {
+                "grade": str(finding.grade),
+                "reason": finding.reason,
+                "remedy": str(finding.remedy),
+                "situations": list(finding.situations),
+            }
+            for finding in report.findings
         ],
         "situations": [_write_situation(situation) for situation in report.situations],
     }
@@ -70,4 +80,5 @@ def _counts(report: ConformanceReport) -> dict[str, str]:
 def _add_result(case: Element, result: GradeResult) -> None:
     tags = {GradeOutcome.FAILED: "failure", GradeOutcome.SKIPPED: "skipped"}
     if result.outcome in tags:
-        SubElement(case, tags[result.outcome], message=printable(result.reason))
+        element = SubElement(case, tags[result.outcome], message=printable(result.reason))
+        element.text = result.remedy

@@ -85,12 +85,31 @@ def _straight_to_started(trial: Trial) -> None:
     trial.await_recovery()
 
 
+def _two_machines(trial: Trial) -> None:
+    trial.start_handler()
+    other, event = trial.announce(NEIGHBOUR_VM), trial.announce()
+    trial.await_seen(other)
+    _live_through(trial, event)
+    trial.end_event(other)
+    trial.watch()
+
+
+def _overlapping(trial: Trial) -> None:
+    trial.start_handler()
+    first = trial.announce()
+    _get_started(trial, first)
+    second = trial.announce()
+    _get_started(trial, second)
+    trial.end_event(first)
+    trial.watch()
+    trial.end_event(second)
+    trial.await_recovery()
+
+
 def _restart(trial: Trial) -> None:
     trial.start_handler()
     event = trial.announce()
-    trial.await_seen(event)
-    trial.await_answer(event)
-    trial.start_event(event)
+    _get_started(trial, event)
     trial.watch(polls=1)
     trial.kill_handler()
     trial.start_handler()
@@ -118,10 +137,14 @@ def _failed_preparation(trial: Trial) -> None:
     trial.watch(polls=1)
 
 
-def _live_through(trial: Trial, event: EmulatedEvent) -> None:
+def _get_started(trial: Trial, event: EmulatedEvent) -> None:
     trial.await_seen(event)
     trial.await_answer(event)
     trial.start_event(event)
+
+
+def _live_through(trial: Trial, event: EmulatedEvent) -> None:
+    _get_started(trial, event)
     trial.watch()
     trial.end_event(event)
     trial.await_recovery()
@@ -152,15 +175,19 @@ def _event_after_fault(kind: FaultKind, parameters: Mapping[str, Any], trial: Tr
 def _second_impact(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
     trial.start_handler()
     misshown = trial.announce_oddly(times_scheduled=2)
-    trial.await_seen(misshown)
-    trial.await_answer(misshown)
-    trial.start_event(misshown)
+    _get_started(trial, misshown)
     trial.watch(polls=1)
     trial.set_fault(kind, parameters)
     # A fault leaves DocumentIncarnation as it is, and many handlers look only at what is new.
     other = trial.announce(NEIGHBOUR_VM)
     _suffer(trial)
     _end_fault(trial, misshown, other)
+
+
+def _failed_approval(kind: FaultKind, parameters: Mapping[str, Any], trial: Trial) -> None:
+    trial.start_handler()
+    trial.set_fault(kind, parameters)
+    _live_through(trial, trial.announce())
 
 
 def _end_fault(trial: Trial, *events: EmulatedEvent) -> None:
@@ -203,6 +230,22 @@ _LIFE: Final = (
         needs=_NEEDS_PREPARE,
     ),
     Situation(
+        name="two-machines",
+        description=(
+            f"An event of {NEIGHBOUR_VM} and one of {OWN_VM} are announced at the same time."
+        ),
+        grades=(*_FULL, Grade.OWN),
+        play=_two_machines,
+    ),
+    Situation(
+        name="overlapping",
+        description=(
+            f"A second event of {OWN_VM} is announced while the first is Started, and ends later."
+        ),
+        grades=_FULL,
+        play=_overlapping,
+    ),
+    Situation(
         name="straight-to-started",
         description=f"An event of {OWN_VM} is Started when it is first shown.",
         grades=(*_ALWAYS, Grade.RECOVERED),
@@ -238,11 +281,18 @@ _VARIANTS: Final[Mapping[FaultKind, Mapping[str, Mapping[str, Any]]]] = {
         "-429": {"status": 429, "retry_after": 2},
         "-500": {"status": 500},
     },
+    FaultKind.FAILED_POST: {"": {"times": 1}, "-500": {"status": 500, "times": 1}},
     FaultKind.PUBLISH_DELAY: {"": {"seconds": 600}},
     FaultKind.NOT_BEFORE_SLIP: {"": {"seconds": 300}},
     FaultKind.SHORT_NOTICE: {"": {"seconds": 300}},
 }
 """The parameters of the faults that need some, by what is added to the name of the situation."""
+
+
+_PLAYS: Final = {
+    FaultKind.SECOND_IMPACT: _second_impact,
+    FaultKind.FAILED_POST: _failed_approval,
+}
 
 
 def _of_faults() -> Iterator[Situation]:
@@ -251,13 +301,12 @@ def _of_faults() -> Iterator[Situation]:
         # on the event after that.
         is_odd = traits.part is FaultPart.DOCUMENT
         play = _event_after_fault if is_odd else _event_behind_fault
-        if kind is FaultKind.SECOND_IMPACT:
-            play = _second_impact
+        play = _PLAYS.get(kind, play)
         for suffix, parameters in _VARIANTS.get(kind, {"": {}}).items():
             yield Situation(
                 name=f"fault-{kind}{suffix}",
                 description=(
-                    f"{_describe(traits, parameters)} An event of {OWN_VM} is announced "
+                    f"{_describe(kind, traits, parameters)} An event of {OWN_VM} is announced "
                     f"{'after' if is_odd else 'during'} the fault."
                 ),
                 grades=_FULL,
@@ -265,7 +314,10 @@ def _of_faults() -> Iterator[Situation]:
             )
 
 
-def _describe(traits: FaultTraits, parameters: Mapping[str, Any]) -> str:
+def _describe(kind: FaultKind, traits: FaultTraits, parameters: Mapping[str, Any]) -> str:
+    if kind is FaultKind.FAILED_POST:
+        failure = f"gets {parameters['status']}" if "status" in parameters else "is reset"
+        return f"The first POST {failure}."
     if "status" not in parameters:
         return traits.effect
     more = " with Retry-After" if "retry_after" in parameters else ""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -54,6 +54,7 @@ _SCRIPTS: Final[Mapping[HandlerHook, str]] = {
     HandlerHook.RECOVER: f"mktemp {MarkKind.RECOVERED}.XXXXXX > /dev/null\n",
 }
 """What the hooks do. A file is a mark, and the time it was made at is the time of the mark."""
+_TICK: Final = timedelta(milliseconds=1)
 _NAP_SECONDS: Final = 0.05
 _START_SECONDS: Final = 60.0
 """How long a handler may take to load, beside others that load at the same time."""
@@ -198,7 +199,10 @@ class Trial:
 
     def announce(self, vm: str = OWN_VM, *, started: bool = False) -> EmulatedEvent:
         """Announce an event of *vm* that is Scheduled, or *started* from the beginning."""
-        return self._announce(vm, started=started, is_to_be_prepared=vm == OWN_VM and not started)
+        is_to_be_prepared = vm == OWN_VM and not started
+        return self._announce(
+            vm, started=started, is_to_be_prepared=is_to_be_prepared, is_unannounced=started
+        )
 
     def announce_oddly(self, times_scheduled: int = 1) -> EmulatedEvent:
         """Announce an event that a fault changes, hides or shows as Scheduled several times."""
@@ -208,6 +212,7 @@ class Trial:
 
     def _announce(self, vm: str, *, started: bool = False, **expected: Any) -> EmulatedEvent:
         announced_at = _now()
+        self._emulator.clock.advance(_TICK)  # a document lists the oldest event first
         (event,) = self._emulator.announce(self._rules.event_type, vm, started=started)
         self._events[event] = ObservedEvent(
             event_id=event.event_id,
@@ -224,6 +229,7 @@ class Trial:
         Time stands still meanwhile: if it passed, the impact could be over before anybody saw it.
         """
         if not event.approvals:
+            self._events[event] = replace(self._events[event], started_at=_now())
             with suppress(IllegalTransitionError):  # it was approved just now
                 event.start()
         self._until(lambda: event.event_status is not EventStatus.SCHEDULED)
@@ -267,19 +273,24 @@ class Trial:
         self._until(lambda: self._has_mark(MarkKind.BEGUN, since) or bool(event.approvals))
 
     def await_answer(self, event: EmulatedEvent) -> None:
-        """Wait until the handler has approved *event*, or is not going to."""
+        """Wait until the handler has approved *event*, or is not going to.
+
+        One that has tried in vain has the time to try again.
+        """
         since = self._events[event].announced_at
         if HandlerHook.PREPARE in self._rules.hooks:
             self.await_preparation(event)
             self._until(lambda: self._has_mark(MarkKind.PREPARED, since) or bool(event.approvals))
         self.watch(until=lambda: bool(event.approvals))
+        if self.observe().failed_start_requests:
+            self._until(lambda: bool(event.approvals))
 
     def await_recovery(self) -> None:
-        """Wait until the handler has recovered, if it has prepared for anything."""
-        begun = [mark.at for mark in self._marks() if mark.kind is MarkKind.BEGUN]
-        if begun and HandlerHook.RECOVER in self._rules.hooks:
-            self._until(lambda: self._has_mark(MarkKind.RECOVERED, max(begun)))
-        self.watch(polls=1)
+        """Wait until the handler has recovered, if it has to, and whether it does so again."""
+        since = self.observe().recoverable_since
+        if since is not None and HandlerHook.RECOVER in self._rules.hooks:
+            self._until(lambda: self._has_mark(MarkKind.RECOVERED, since))
+        self.watch()
 
     def watch(self, polls: int = 2, until: Callable[[], bool] = lambda: False) -> None:
         """Wait for a few more *polls*, which show what the handler does not do.

@@ -27,6 +27,7 @@ class FaultKind(StrEnum):
     CLOSE = "close"
     DRIP = "drip"
     STATUS = "status"
+    FAILED_POST = "failed-post"
     HTML = "html"
     REDIRECT = "redirect"
     EMPTY_BODY = "empty-body"
@@ -101,6 +102,10 @@ FAULTS: Final[Mapping[FaultKind, FaultTraits]] = {
         effect="Requests get an HTTP error, optionally with Retry-After.",
         needed=frozenset({"status"}),
         optional=frozenset({"retry_after", "times"}),
+    ),
+    FaultKind.FAILED_POST: _answer(
+        effect="POSTs get an HTTP error, or without a status, a reset connection.",
+        optional=frozenset({"status", "times"}),
     ),
     FaultKind.HTML: _answer(effect="Requests get 200 with an HTML page, as from a proxy."),
     FaultKind.REDIRECT: _answer(effect="Requests get 302 with the address of a login page."),

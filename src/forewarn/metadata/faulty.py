@@ -61,13 +61,17 @@ class Faulty:
             if request.connection["lost"].is_set():
                 raise DisconnectedError
         if self._faults.take(vm.name, FaultKind.RESET) is not None:
-            request.connection["reset"]()
-            await _leave(request.connection)
+            await _reset(request.connection)
         for kind, make in REPLACEMENTS.items():
             fault = self._faults.take(vm.name, kind)
             if fault is not None:
                 return make(fault)
-        return None
+        if request.method != "POST":
+            return None
+        fault = self._faults.take(vm.name, FaultKind.FAILED_POST)
+        if fault is not None and fault.status is None:
+            await _reset(request.connection)
+        return None if fault is None else REPLACEMENTS[FaultKind.STATUS](fault)
 
     def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> MetadataAnswer:
         """Answer a poll: with nothing, or with what *vm* sees instead of its document."""
@@ -122,6 +126,11 @@ class Faulty:
     async def _hold_up(self, connection: Connection, seconds: float | None) -> None:
         # Not by way of `receive`, which would take the body from whoever reads it later.
         await first_of(self._stopping, connection["lost"], seconds=seconds)
+
+
+async def _reset(connection: Connection) -> NoReturn:
+    connection["reset"]()
+    await _leave(connection)
 
 
 async def _leave(connection: Connection) -> NoReturn:

@@ -34,7 +34,9 @@ def main() -> None:
     done: dict[str, str] = json.loads(STATE.read_text("utf-8")) if STATE.exists() else {}
     while True:
         try:
-            events = {event["EventId"]: event for event in json.loads(call())["Events"]}
+            shown = json.loads(call())["Events"]
+            read = shown[:1] if MISTAKE == "reads-one" else shown
+            events = {event["EventId"]: event for event in read}
         except TROUBLE:
             survive_trouble()
             continue
@@ -58,12 +60,17 @@ def follow(events: dict[str, dict[str, Any]], done: dict[str, str]) -> None:
             approve(event_id)
         elif MISTAKE == "prepares-again":
             run("PREPARE")
+        elif event["EventStatus"] == "Started" and MISTAKE not in {"ignores-started", "forgets"}:
+            done.setdefault(event_id, "started")
+            keep(done)
     gone = [event_id for event_id in done if event_id not in events]
+    if gone and len(gone) == len(done) and MISTAKE not in {"never-recovers", "recovers-early"}:
+        run("RECOVER")
+    if MISTAKE == "recovers-again":
+        return
     for event_id in gone:
         del done[event_id]
         keep(done)
-    if gone and not done and MISTAKE not in {"never-recovers", "recovers-early"}:
-        run("RECOVER")
 
 
 def handle(event_id: str, done: dict[str, str]) -> None:
@@ -99,7 +106,7 @@ def approve(event_id: str) -> bool:
     with contextlib.suppress(*TROUBLE):
         call(body.encode("ascii"))
         return True
-    return False
+    return MISTAKE == "gives-up"
 
 
 def run(hook: str) -> bool:

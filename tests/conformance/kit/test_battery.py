@@ -57,6 +57,10 @@ MISTAKES: Mapping[str, tuple[str, Grade, str]] = {
     "forgets": ("restart", Grade.RECOVERED, "did not recover"),
     "approves-again": ("own-event", Grade.ONCE, "approved the Reboot of web-0"),
     "prepares-again": ("own-event", Grade.ONCE, "prepared"),
+    "ignores-started": ("straight-to-started", Grade.RECOVERED, "did not recover"),
+    "recovers-again": ("own-event", Grade.ONCE, "recovered"),
+    "reads-one": ("two-machines", Grade.PREPARED, "did not prepare"),
+    "gives-up": ("fault-failed-post", Grade.ONCE, "did not repeat its approval"),
     "polls-too-often": ("own-event", Grade.POLITE, "polled every 0."),
     "storms": ("own-event", Grade.POLITE, "POSTs in"),
     "omits-header": ("own-event", Grade.POLITE, "was refused: 400"),
@@ -146,7 +150,7 @@ def test_mistake_is_found(mistake: str, mistakes: Mapping[str, Future[Report]]) 
 
     found = [why for where, what, why in failures(report) if (where, what) == (situation, grade)]
     assert any(reason in why for why in found), report
-    assert report["score"] < 100
+    assert report["score"] < (50.1 if grade is Grade.OWN else 100)
 
 
 def test_command_fails_if_there_is_a_mistake(runs: Runs) -> None:

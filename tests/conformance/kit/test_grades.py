@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forewarn.conformance.grades import MEANINGS, Grade, GradeOutcome, GradeResult, assess
+from forewarn.conformance.grades import (
+    MEANINGS,
+    Grade,
+    GradeOutcome,
+    GradeRemedy,
+    GradeResult,
+    assess,
+)
 from forewarn.conformance.observations import (
     HandlerHook,
     HookMark,
@@ -21,6 +28,7 @@ from forewarn.protocol.vocabulary import EventId
 
 NOON = datetime(2030, 1, 5, 12, tzinfo=UTC)
 ID = EventId("5BDA43E2-50A2-4AEE-B1D0-6B5A0B8EBF1B")
+OTHER_ID = EventId(ID.replace("5", "6"))
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 
 
@@ -60,6 +68,13 @@ GOOD = Observation(
     marks=marks(BEGUN=2, PREPARED=3, RECOVERED=7),
     events=(EVENT,),
 )
+UNANNOUNCED = replace(
+    GOOD,
+    requests=(poll(0),),
+    marks=(),
+    events=(replace(EVENT, is_unannounced=True, is_to_be_prepared=False),),
+)
+SECOND = replace(EVENT, announced_at=at(3.5), over_at=at(8))
 NEIGHBOURS = replace(EVENT, is_own=False, title="Reboot of web-1", is_to_be_prepared=False)
 
 
@@ -115,6 +130,11 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
         "approved the Reboot of web-0 unprepared",
     ),
     (
+        Grade.PREPARED,
+        replace(GOOD, requests=(poll(0),), events=(replace(EVENT, started_at=at(1.5)),)),
+        "did not prepare for the Reboot of web-0 before it started",
+    ),
+    (
         Grade.DECLINED,
         replace(GOOD, marks=marks(BEGUN=2)),
         "approved the Reboot of web-0, although its preparation had failed",
@@ -131,6 +151,25 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
         "prepared for the event of another machine",
     ),
     (
+        Grade.OWN,
+        replace(
+            GOOD,
+            events=(replace(NEIGHBOURS, event_id=OTHER_ID), replace(EVENT, announced_at=at(3))),
+        ),
+        "prepared for the event of another machine",
+    ),
+    (Grade.RECOVERED, UNANNOUNCED, "did not recover after the event had ended"),
+    (
+        Grade.RECOVERED,
+        replace(UNANNOUNCED, marks=marks(BEGUN=2, RECOVERED=3)),
+        "did not recover after the event had ended",
+    ),
+    (
+        Grade.RECOVERED,
+        replace(GOOD, events=(EVENT, SECOND)),
+        "recovered before the event had ended",
+    ),
+    (
         Grade.RECOVERED,
         replace(GOOD, marks=marks(BEGUN=2, PREPARED=3)),
         "did not recover after the event had ended",
@@ -144,6 +183,21 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
         Grade.ONCE,
         replace(GOOD, marks=(*GOOD.marks, *marks(BEGUN=4))),
         "prepared 2 times instead of 1",
+    ),
+    (
+        Grade.ONCE,
+        replace(GOOD, marks=(*GOOD.marks, *marks(RECOVERED=8))),
+        "recovered 2 times instead of 1",
+    ),
+    (
+        Grade.ONCE,
+        with_requests(poll(0), post(4, status=503)),
+        "did not repeat its approval, which had failed",
+    ),
+    (
+        Grade.ONCE,
+        with_requests(poll(0), post(3), replace(post(4), status=None, is_reset=True)),
+        "did not repeat its approval, which had failed",
     ),
     (
         Grade.ONCE,
@@ -191,11 +245,14 @@ FAILURES: Sequence[tuple[Grade, Observation, str]] = [
 
 @pytest.mark.parametrize(("grade", "seen", "reason"), FAILURES)
 def test_bad_handler_fails(grade: Grade, seen: Observation, reason: str) -> None:
-    assert check(seen, grade) == GradeResult(GradeOutcome.FAILED, reason)
+    result = check(seen, grade)
+
+    assert (result.outcome, result.reason) == (GradeOutcome.FAILED, reason)
 
 
-def test_every_grade_can_be_failed() -> None:
+def test_every_grade_can_be_failed_and_every_remedy_is_given() -> None:
     assert {grade for grade, _, _ in FAILURES} == set(Grade)
+    assert {check(seen, grade).remedy for grade, seen, _ in FAILURES} == set(GradeRemedy)
 
 
 SKIPS: Sequence[tuple[Grade, Observation, str]] = [
@@ -227,7 +284,7 @@ def test_polls_may_be_a_little_more_often_than_once_a_second() -> None:
 
 def test_poll_right_after_news_is_polite() -> None:
     """A handler that waits for a change asks again after each."""
-    shown = [None, ID, None, EventId(ID.replace("5", "6")), None]
+    shown = [None, ID, None, OTHER_ID, None]
     requests = [poll(each / 5, shows=event_id) for each, event_id in enumerate(shown)]
 
     assert check(with_requests(*requests), Grade.POLITE) == GradeResult(GradeOutcome.PASSED)
@@ -260,6 +317,36 @@ def test_recovery_behind_a_fault_may_come_early() -> None:
     seen = replace(GOOD, marks=marks(BEGUN=2, PREPARED=3, RECOVERED=5), has_faults=True)
 
     assert check(seen, Grade.RECOVERED) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_recovery_after_an_unannounced_event_is_enough() -> None:
+    seen = replace(UNANNOUNCED, marks=marks(RECOVERED=7))
+
+    assert check(seen, Grade.RECOVERED) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_one_recovery_after_events_that_overlap_is_enough() -> None:
+    overlap = replace(GOOD, events=(EVENT, SECOND), marks=marks(BEGUN=2, PREPARED=3, RECOVERED=9))
+    apart = replace(GOOD, events=(EVENT, replace(SECOND, announced_at=at(7), over_at=at(8))))
+
+    assert check(overlap, Grade.RECOVERED) == GradeResult(GradeOutcome.PASSED)
+    assert check(apart, Grade.RECOVERED) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_recovery_that_the_next_event_interrupts_may_be_repeated() -> None:
+    second = replace(EVENT, announced_at=at(7), over_at=at(8))
+    marked = tuple(HookMark(kind=MarkKind.RECOVERED, at=at(when)) for when in (7, 9, 9.1))
+    seen = replace(GOOD, events=(EVENT, second), marks=marked)
+
+    assert check(seen, Grade.ONCE) == GradeResult(GradeOutcome.PASSED)
+
+
+def test_approval_that_was_repeated_or_whose_answer_was_lost_is_no_failure() -> None:
+    repeated = with_requests(poll(0), post(4, status=500), post(5))
+    lost = with_requests(poll(0), replace(post(4), status=None))
+
+    assert check(repeated, Grade.ONCE) == GradeResult(GradeOutcome.PASSED)
+    assert check(lost, Grade.ONCE) == GradeResult(GradeOutcome.PASSED)
 
 
 def test_refused_approval_does_not_count() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import wait_until
 
 from forewarn.conformance.situations import SITUATIONS
-from forewarn.conformance.trial import TrialOverError, TrialRules, begin_trial
+from forewarn.conformance.trial import NEIGHBOUR_VM, TrialOverError, TrialRules, begin_trial
 from forewarn.domain.fault import FaultKind
 from forewarn.testing import EventStatus
 
@@ -41,6 +41,13 @@ def test_poll_that_is_on_its_way_tells_nothing_of_what_happens_now() -> None:
         trial.watch(polls=1)
 
         assert len(trial.observe().polls) > on_its_way
+
+
+def test_document_lists_events_in_the_order_in_which_they_were_announced() -> None:
+    with begin_trial(TrialRules(command=("false",))) as trial:
+        first, second = trial.announce(NEIGHBOUR_VM), trial.announce()
+
+        assert first.record.created_at < second.record.created_at
 
 
 def test_event_that_is_approved_while_it_ends_is_ended() -> None:

@@ -163,6 +163,7 @@ SHOWN_BY: Final[dict[FaultKind, str]] = {
     ),
     FaultKind.CLOSE: "test_every_fault.py::test_connection_is_closed_without_an_answer",
     FaultKind.DRIP: "test_every_fault.py::test_body_drips",
+    FaultKind.FAILED_POST: "test_every_fault.py::test_post_fails_while_polls_are_answered",
     FaultKind.HTML: "test_every_fault.py::test_page_of_a_proxy_answers",
     FaultKind.REDIRECT: "test_every_fault.py::test_request_is_sent_elsewhere",
     FaultKind.STALE: "test_every_fault.py::test_document_gets_stale",
@@ -231,7 +232,14 @@ def test_fault_is_on_the_wire_of_one_machine(service: Service, kind: FaultKind, 
     assert ask(service) == right
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FaultKind if "times" in FAULTS[kind].optional])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind
+        for kind in FaultKind
+        if "times" in FAULTS[kind].optional and kind is not FaultKind.FAILED_POST
+    ],
+)
 def test_fault_is_used_up(service: Service, kind: FaultKind) -> None:
     set_fault(service, kind, times=1)
 
@@ -303,6 +311,25 @@ def test_stop_does_not_wait_for_the_last_drop() -> None:
             rest = read_all(connection)
 
     assert (head + rest).endswith(b'{"DocumentIncarnation":0,"Events":[]}')
+
+
+@pytest.mark.parametrize("status", [500, 503, None])
+def test_post_fails_while_polls_are_answered(service: Service, status: int | None) -> None:
+    identifier = service.create(EventType.FREEZE)
+    right = ask(service)
+    set_fault(service, FaultKind.FAILED_POST, status=status, times=1)
+
+    polled = ask(service)
+    failed = ask(service, method="POST", body=start_request(identifier))
+    approvers = service.approvers(identifier)
+    again = ask(service, method="POST", body=start_request(identifier))
+    service.start(identifier)
+    service.complete(identifier)
+
+    assert polled == right
+    assert failed.status.partition(b" ")[2][:3] == (b"" if status is None else b"%d" % status)
+    assert approvers == ()
+    assert again.status == b"HTTP/1.1 200 OK"
 
 
 def test_page_of_a_proxy_answers(service: Service) -> None:
@@ -397,6 +424,7 @@ POSTED: Final[dict[FaultKind, Posted]] = {
     FaultKind.STATUS: Posted(
         status=b"HTTP/1.1 503 Service Unavailable", length=b"34", is_approved=False
     ),
+    FaultKind.FAILED_POST: Posted(status=b"", length=None, is_approved=False),
     FaultKind.HTML: Posted(length=b"133", is_approved=False),
     FaultKind.REDIRECT: Posted(status=b"HTTP/1.1 302 Found", is_approved=False),
     FaultKind.TRUNCATED: Posted(length=b"64"),
@@ -440,9 +468,10 @@ def test_fault_is_of_other_metadata_only_if_it_is_of_any_answer(
     set_fault(service, kind, **({"seconds": 0.01} if "seconds" in FAULTS[kind].needed else {}))
     shown = read()
 
-    is_of_polls = FAULTS[kind].part is FaultPart.DOCUMENT or kind is FaultKind.EMPTY_BODY
+    is_of_document = FAULTS[kind].part is FaultPart.DOCUMENT
+    is_of_others = kind in {FaultKind.EMPTY_BODY, FaultKind.FAILED_POST}
     takes_time = kind in {FaultKind.SLOW, FaultKind.DRIP}
-    assert (shown == right) is (is_of_polls or takes_time)
+    assert (shown == right) is (is_of_document or is_of_others or takes_time)
 
 
 def test_refusal_is_not_damaged(service: Service) -> None:

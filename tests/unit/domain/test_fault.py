@@ -32,6 +32,7 @@ LASTING = {FaultKind.PUBLISH_DELAY, FaultKind.INCARNATION_RESET, FaultKind.INCAR
 OPTIONAL: dict[FaultKind, set[str]] = {
     **{kind: {"times"} for kind in FaultKind if kind not in LASTING},
     FaultKind.STATUS: {"times", "retry_after"},
+    FaultKind.FAILED_POST: {"times", "status"},
     FaultKind.UNKNOWN_TYPE: {"times", "event_type"},
 }
 
