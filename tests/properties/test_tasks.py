@@ -332,7 +332,7 @@ class TasksMachine(RuleBasedStateMachine):
                 words.append((task, said))
             elif task.state is not TaskState.RESERVED and task.key in server.intents:
                 self.give_back(server, task)
-            elif task.state is TaskState.BEGUN:
+            elif task.state is not TaskState.RESERVED:
                 words.append((task, word(ImpactStatus.UNKNOWN)))
         self.store.write(lambda tx: report_tasks(tx, self.owner(server), words, self.now))
 
