@@ -21,6 +21,7 @@ from forewarn.connections.uvicorn_parts import (
     HIGH_WATER_LIMIT,
     STATUS_LINE,
     HttpToolsProtocol,
+    RequestResponseCycle,
     cycle_of,
     is_ssl,
 )
@@ -292,20 +293,32 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     async def _run_in_turn(self, scope: Any, receive: Any, send: Any) -> None:
         holder, effort = self._holder, self.limits.effort_of_a_task
+        cycle = cycle_of(send)
         if holder.waiting or not holder.spend(effort):
             turn = asyncio.Event()
             holder.waiting.append(turn.set)
             holder.spend(0)
             await turn.wait()
             if self.transport.is_closing():
-                cycle_of(send).disconnected = True
+                cycle.disconnected = True
                 return
             holder.spend(effort)
-        await self.run(scope, receive, send)
+        write = self.writer_of(cycle)
 
-    async def run(self, scope: Any, receive: Any, send: Any) -> None:
-        """Have the application answer a request."""
-        await self._application(scope, receive, send)
+        async def send_if_open(message: Any) -> None:
+            if cycle.flow.write_paused:
+                await cycle.flow.drain()
+            # A transport that was reset refuses writes before it tells us, and of several requests
+            # uvicorn tells only the last one.
+            cycle.disconnected |= cycle.transport.is_closing()
+            if not cycle.disconnected:
+                await write(message)
+
+        await self._application(scope, receive, send_if_open)
+
+    def writer_of(self, cycle: RequestResponseCycle) -> Any:
+        """Return what writes the answer of the application."""
+        return cycle.send
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -15,7 +15,7 @@ from forewarn.connections.crowd import Crowd, Origin
 from forewarn.connections.guarded import FAREWELL_SECONDS, GuardedProtocol, shared_lines
 from forewarn.connections.limits import Limits
 from forewarn.connections.listeners import BACKLOG, stop_listening
-from forewarn.connections.uvicorn_parts import STATUS_LINE, RequestResponseCycle, cycle_of
+from forewarn.connections.uvicorn_parts import STATUS_LINE, RequestResponseCycle
 from forewarn.metadata.asgi import CLOSE, HttpScope, Receive, Send, SentMessage
 from forewarn.metadata.hot_path import HAS_EPOLL, HotPath
 from forewarn.metadata.identity import Peer, find_peer
@@ -258,14 +258,26 @@ class PollProtocol(GuardedProtocol):
         self.unfinished = Unfinished()
         return {"has_waited": True} if has_waited else {}
 
-    async def run(self, scope: Any, receive: Any, send: Any) -> None:
-        """Have the application answer, and not through uvicorn's hands.
+    def writer_of(self, cycle: RequestResponseCycle) -> Any:
+        """Return what writes an answer, and not through uvicorn's hands.
 
         It is written in one piece unless it comes in several, with header names in the case that
         Azure writes them in. uvicorn would write them in lower case, and the head apart from the
         body.
         """
-        await super().run(scope, receive, _writer_of(cycle_of(send)))
+        head: list[bytes] = []
+
+        async def write(message: SentMessage) -> None:
+            if message["type"] == "http.response.start":
+                head.append(_write_head(cycle, message))
+                return
+            body = b"" if cycle.scope["method"] == "HEAD" else message["body"]
+            cycle.transport.write(b"".join((*head, body)))
+            head.clear()
+            if not message.get("more_body"):
+                _finish(cycle)
+
+        return write
 
     def answer_at_once(self) -> bool:
         # What saves most of the time of a poll: no ASGI scope, no task.
@@ -288,25 +300,6 @@ class PollProtocol(GuardedProtocol):
     def refuse(self, status: int) -> None:
         self.served.note_unreadable(status, self._peer)
         super().refuse(status)
-
-
-def _writer_of(cycle: RequestResponseCycle) -> Send:
-    head: list[bytes] = []
-
-    async def send(message: SentMessage) -> None:
-        if message["type"] == "http.response.start":
-            head.append(_write_head(cycle, message))
-            return
-        if cycle.flow.write_paused and not cycle.disconnected:
-            await cycle.flow.drain()
-        if not cycle.disconnected:
-            body = b"" if cycle.scope["method"] == "HEAD" else message["body"]
-            cycle.transport.write(b"".join((*head, body)))
-            head.clear()
-            if not message.get("more_body"):
-                _finish(cycle)
-
-    return send
 
 
 def _write_head(cycle: RequestResponseCycle, message: SentMessage) -> bytes:

@@ -3,6 +3,7 @@
 import json
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -123,6 +124,19 @@ def test_stop_does_not_wait_for_a_body_that_drips(
             drip(connection)
 
     assert "graceful shutdown exceeded" not in caplog.text
+
+
+def test_reset_behind_pipelined_requests_leaves_no_traceback(
+    listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    for pause in (0.01, 0.02, 0.0) * 10:
+        with listener.connect() as connection:
+            connection.sendall(compose("POST", "/api/v1/nowhere", body=b"{}") * 50)
+            sleep(pause)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_until(lambda: not listener.server.server_state.tasks, "every handler to end")
+
+    assert not caplog.records
 
 
 def drip(connection: socket.socket) -> None:

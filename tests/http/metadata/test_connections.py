@@ -4,12 +4,13 @@ import asyncio
 import json
 import socket
 import stat
+import struct
 import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import pytest
 from tests.http.metadata.conftest import (
@@ -97,6 +98,23 @@ def test_a_thousand_pipelined_polls_are_all_answered(quiet_service: Service) -> 
         replies = Replies(connection)
 
         assert {replies.next().status for _ in range(1000)} == {200}
+
+
+def test_reset_behind_pipelined_requests_leaves_no_traceback(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b'{"StartRequests":[]}'
+    post = compose("POST", POLL, {"Metadata": "true", "Content-Length": str(len(body))}) + body
+    for pause in (0.01, 0.0, 0.02) * 20:
+        with service.connect() as connection:
+            connection.setblocking(False)
+            with suppress(BlockingIOError):
+                connection.send(post * 500)
+            sleep(pause)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_until(lambda: service.requests == 0, "every handler has ended")
+
+    assert not caplog.records
 
 
 def test_request_in_single_bytes_is_read(service: Service) -> None:
