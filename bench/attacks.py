@@ -9,17 +9,21 @@ server and the neighbour run in real time, ahead of whatever else keeps the mach
 """
 
 import contextlib
+import json
 import os
 import re
 import resource
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +44,8 @@ TARGET: Final = 3.0
 MEMORY_SECONDS: Final = sized(60.0, smoke=2.0)
 SILENT: Final = 1_010
 FLEET: Final = f"""
+[[host]]
+name = "kvm-0"
 [[virtual_machine]]
 name = "greedy"
 addresses = ["{GREEDY}"]
@@ -53,6 +59,21 @@ POLL: Final = (
 )
 WAITING: Final = POLL + b"If-None-Match: 0\r\nPrefer: wait=300\r\n\r\n"
 NOWHERE: Final = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
+APPROVAL: Final = (
+    POLL.replace(b"GET", b"POST") + b"Content-Length: 20\r\n\r\n" + (b'{"StartRequests":[]}')
+)
+RESET: Final = struct.pack("ii", 1, 0)
+PLAN: Final = """POST /api/v1/maintenances/plan HTTP/1.1\r
+Host: localhost\r
+Authorization: Bearer {token}\r
+Content-Type: application/json\r
+Content-Length: {length}\r
+\r
+"""
+ORDER: Final = b'{"event_type": "Reboot", "virtual_machines": [%b]}'
+LISTS: Final = ORDER % (b"[]," * (29 * 2**20 // 3))
+SOME_LISTS: Final = ORDER % b",".join([b"[]"] * 300_000)
+NAMES: Final = ORDER % b",".join(b'"vm-%044d"' % number for number in range(19_900))
 REFUSED: Final = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -129,11 +150,23 @@ class _Slice:
                 connection.recv(65_536)
                 self.times.append((time.perf_counter() - began) * 1000)
                 self.peak = max(self.peak, _memory(self.pid))
+                _hurry(self.pid)
                 time.sleep(PAUSE)
 
     def p99(self) -> float:
         """Return the 99th percentile in milliseconds."""
         return statistics.quantiles(self.times, n=100)[98]
+
+
+def _hurry(pid: int) -> None:
+    """Have all threads of the server run in real time, and the event loop before the others.
+
+    With one priority, a thread would keep the processor from the event loop that it lets go on.
+    """
+    with contextlib.suppress(PermissionError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            thread = int(task.name)
+            os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1 + (thread == pid)))
 
 
 def _memory(pid: int) -> float:
@@ -199,6 +232,42 @@ def _exchange(connection: socket.socket, block: bytes, *, reads: bool) -> None:
                 raise ConnectionResetError
 
 
+def _reset(block: bytes) -> Callable[[int, float], None]:
+    """Send as much as is taken, and reset the connection while it is answered."""
+
+    def attack(port: int, deadline: float) -> None:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), _connect(GREEDY, port) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                connection.setblocking(False)
+                connection.send(block)
+                time.sleep(PAUSE)
+            _rest()
+
+    return attack
+
+
+def _post(role: str, body: bytes, at_once: int = 4) -> Callable[[int, float], None]:
+    """Post plans with a token of a role, several at once."""
+
+    def attack(port: int, deadline: float) -> None:
+        token = Path(f"{role}.token").read_text().strip()
+        request = PLAN.format(token=token, length=len(body)).encode() + body
+
+        def post() -> None:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(OSError), _connect(GREEDY, port) as connection:
+                    connection.sendall(request)
+                    connection.recv(65_536)
+                _rest()
+
+        with ThreadPoolExecutor() as threads:
+            for _ in range(at_once):
+                threads.submit(post)
+
+    return attack
+
+
 ATTACKS: Final[Mapping[str, Callable[[int, float], None]]] = {
     "connections": _hold(b""),
     "waiting polls": _hold(WAITING),
@@ -208,10 +277,15 @@ ATTACKS: Final[Mapping[str, Callable[[int, float], None]]] = {
     "pipelined requests, read": _flood(NOWHERE * 150_000, reads=True),
     "behind a waiting poll": _flood(WAITING + NOWHERE * 150_000),
     "bad bytes": _flood(b"\x00\r\n\r\n", reads=True),
+    "pipelined posts, reset": _reset(APPROVAL * 3000),
     "control connections": _hold(b""),
     "control header": _flood(b"GET / HTTP/1.1\r\nX: " + b"y" * (48 << 20)),
     "control refusals": _flood(REFUSED * 1000),
     "control refusals, read": _flood(REFUSED * 1000, reads=True),
+    "control body, refused": _post("relay", LISTS),
+    "control body, too large": _post("viewer", LISTS),
+    "control body of lists": _post("viewer", SOME_LISTS),
+    "control body of names": _post("viewer", NAMES),
 }
 
 
@@ -248,14 +322,29 @@ def _server(folder: Path) -> Iterator[tuple[int, Mapping[str, int]]]:
         os.sched_setaffinity(process.pid, cores[:1])
         os.sched_setaffinity(0, cores[-1:])
         with contextlib.suppress(PermissionError):  # root in a container may not either
-            for pid in (process.pid, 0):
-                os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+            _hurry(process.pid)
         for port in ports.values():
             wait_for(port)
+        os.chdir(folder)  # where attackers find their tokens
+        for order in ({"role": "viewer"}, {"role": "relay", "host": "kvm-0"}):
+            _create_token(ports["control"], order)
         yield process.pid, ports
     finally:
         process.terminate()
         process.wait(timeout=30)
+
+
+def _create_token(port: int, order: Mapping[str, str]) -> None:
+    while not (admin := Path("admin.token")).exists():  # the server listens before it has one
+        time.sleep(PAUSE)
+    bearer = f"Bearer {admin.read_text().strip()}"
+    headers = {"Authorization": bearer, "Content-Type": "application/json"}
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    body = json.dumps({"name": f"a-{order['role']}", **order})
+    connection.request("POST", "/api/v1/tokens", body, headers)
+    Path(f"{order['role']}.token").write_text(json.load(connection.getresponse())["secret"])
+    connection.close()
 
 
 if __name__ == "__main__":
