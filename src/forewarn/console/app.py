@@ -52,7 +52,7 @@ from forewarn.wording.statuses import name_of_status
 
 _log = structlog.get_logger(__name__)
 
-LARGEST_FORM: Final = 2 * 1024 * 1024
+LARGEST_FORM: Final = 1024 * 1024
 """A file of holidays fits."""
 _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
@@ -155,7 +155,9 @@ class _Exchange:
         if isinstance(self.route, PageRoute):
             return await self._show(self.route.show)
         refuse_forged(self.request, self.secret)
-        visit = replace(self.visit, form=await _read_body(self.request))
+        text = await _read_body(self.request)
+        form = await self.site.on_thread(partial(read_form, text))
+        visit = replace(self.visit, form=form)
         act = partial(self._act, self.route, visit)
         return await self.site.on_thread(act, is_slow=self.route.is_slow)
 
@@ -234,13 +236,13 @@ def _ask_to_sign_in(request: Request) -> Response:
     return Response(status_code=HTTPStatus.UNAUTHORIZED, headers={"HX-Redirect": login})
 
 
-async def _read_body(request: Request) -> Form:
+async def _read_body(request: Request) -> str:
     body = bytearray()
     async for part in request.stream():
         body.extend(part)
         if len(body) > LARGEST_FORM:
-            raise FormError("The form is too large.")
-    return read_form(body.decode("utf-8", "replace"))
+            raise FormError("The form is too large; the maximum is 1 MiB.")
+    return body.decode("utf-8", "replace")
 
 
 def _read_query(request: Request) -> Form:

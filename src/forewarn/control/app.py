@@ -1,5 +1,6 @@
 """The control API as one application: routes by noun, a token before each, problems for answers."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
@@ -95,6 +96,7 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
         generate_unique_id_function=_operation_id,
     )
     app.state.services = services
+    app.state.large_bodies = asyncio.Lock()
     app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)
     app.router.routes.extend(_routes())
     app.router.routes.extend(relay_routes())

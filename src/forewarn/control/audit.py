@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering
 from forewarn.control.paging import Paged
 from forewarn.control.routes import lists
@@ -13,7 +14,7 @@ from forewarn.desk.shapes import mirrors, several
 from forewarn.ports.entries import AuditEntry
 from forewarn.wording.moments import parse_past
 
-router = APIRouter(prefix="/audit", tags=["audit"])
+router = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
 
 _SINCE: Final = "2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z, in real time."
 

@@ -1,6 +1,6 @@
 """Who is calling: a bearer token on everything but what is open, looked at before the body is."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -21,8 +21,15 @@ OPENAPI_PATH: Final = "/api/openapi.json"
 METRICS_PATH: Final = "/metrics"
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/readyz/write", OPENAPI_PATH})
 """What needs no token. Everything else does, whether there is anything at that path or not."""
-LARGEST_BODY: Final = 32 * 1024 * 1024
+_KIB: Final = 1024
+LARGEST_BODY: Final = 32 * 1024 * _KIB
 """A hundred thousand virtual machines fit, also with everything that can be said of them."""
+LARGEST_BODIES: Final[Mapping[str, int]] = {
+    "fleet": LARGEST_BODY,
+    **dict.fromkeys(("maintenances", "events", "scenario-runs"), 1024 * _KIB),
+}
+"""By the first part of the path below the prefix."""
+LARGEST_OTHER_BODY: Final = 256 * _KIB
 
 
 class OriginCheck:
@@ -71,7 +78,7 @@ class Authentication:
         state["principal"], state["who"] = principal, principal.name
         state["token_hash"] = hash_secret(token)
         state["identify"] = partial(self._identify, token)
-        await self._app(scope, _limited(receive), send)
+        await self._app(scope, _limited(scope, receive), send)
 
     async def _identify(self, token: str) -> Principal:
         if not token:
@@ -114,15 +121,19 @@ def _bearer_token(headers: Headers) -> str:
     return token if scheme.lower() == "bearer" and token.isascii() else ""
 
 
-def _limited(receive: Receive) -> Receive:
+def _limited(scope: Scope, receive: Receive) -> Receive:
+    noun = scope["path"].removeprefix(f"{API_PREFIX}/").partition("/")[0]
+    most = LARGEST_BODIES.get(noun, LARGEST_OTHER_BODY)
     seen = 0
 
     async def receive_some() -> Message:
         nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > LARGEST_BODY:
-            raise HTTPException(413, f"The body is too large; the maximum is {LARGEST_BODY} bytes.")
-        return message
+        if int(Headers(scope=scope).get("content-length", "0")) <= most:
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen <= most:
+                return message
+        size = f"{most // _KIB} KiB" if most < 1024 * _KIB else f"{most // 1024 // _KIB} MiB"
+        raise HTTPException(413, f"The body is too large; the maximum here is {size}.")
 
     return receive_some

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Response
 from icalendar import Calendar, Event
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Viewing
 from forewarn.domain.event import ScheduledEvent, Share
 from forewarn.domain.names import names_place
@@ -22,7 +23,7 @@ from forewarn.ports.store import Reading
 from forewarn.protocol.controls import without_controls
 from forewarn.protocol.vocabulary import EventStatus
 
-router = APIRouter(tags=["calendar"])
+router = APIRouter(tags=["calendar"], route_class=BodyRoute)
 
 _STATUSES: Final = {
     EventStatus.SCHEDULED: "TENTATIVE",

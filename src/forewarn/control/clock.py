@@ -4,12 +4,13 @@ from datetime import datetime
 
 from fastapi import APIRouter
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Viewing
 from forewarn.desk.clock import advance_clock
 from forewarn.desk.schemas import AdvanceRequest, ClockJumpView, ClockView
 from forewarn.desk.services import Services
 
-router = APIRouter(prefix="/clock", tags=["clock"])
+router = APIRouter(prefix="/clock", tags=["clock"], route_class=BodyRoute)
 
 
 @router.get("")

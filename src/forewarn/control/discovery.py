@@ -4,13 +4,14 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Viewing
 from forewarn.desk.discovery import list_sources
 from forewarn.desk.schemas import View
 from forewarn.desk.shapes import mirrors, several
 from forewarn.operations.discovery import SourceStatus
 
-router = APIRouter(prefix="/discovery", tags=["discovery"])
+router = APIRouter(prefix="/discovery", tags=["discovery"], route_class=BodyRoute)
 
 
 @mirrors(SourceStatus)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import Paged, Paging
 from forewarn.control.routes import CAN_BE_DRY, CHANGES, Key, answer_seen, creates, lists, shows
@@ -53,7 +54,7 @@ from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.wording.command_lines import say_reason
 from forewarn.wording.moments import parse_ahead, parse_past, resolve
 
-router = APIRouter(prefix="/events", tags=["events"])
+router = APIRouter(prefix="/events", tags=["events"], route_class=BodyRoute)
 
 EventIdPath = Annotated[
     EventId, AfterValidator(vocabulary.event_id), Path(description="The EventId, in any case.")

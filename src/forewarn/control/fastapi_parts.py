@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Match
 
 TOUCHED: Final[Mapping[type, str]] = {
     APIRoute: "dependant matches methods name path path_regex tags",
-    Dependant: "dependencies header_params query_params",
+    Dependant: "dependencies header_params own_oauth_scopes query_params",
     Match: "FULL",
 }
 """The attributes and methods that we read, set or call, by class."""
@@ -30,6 +30,11 @@ def query_names(route: BaseRoute) -> set[str]:
 def header_names(route: BaseRoute) -> set[str]:
     """Return the names of the headers that *route* and its dependencies take."""
     return {field.alias for each in _dependants_of(route) for field in each.header_params}
+
+
+def needed_roles(route: BaseRoute) -> set[str]:
+    """Return the roles that *route* and its dependencies say they need."""
+    return {role for each in _dependants_of(route) for role in each.own_oauth_scopes or ()}
 
 
 def match_path(route: APIRoute, path: str) -> dict[str, str] | None:

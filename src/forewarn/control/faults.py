@@ -4,13 +4,14 @@ from typing import Final
 
 from fastapi import APIRouter
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Viewing
 from forewarn.desk import faults
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import FaultRequest, FaultsView, FaultView
 from forewarn.domain.fault import Fault, FaultKind
 
-router = APIRouter(tags=["faults"])
+router = APIRouter(tags=["faults"], route_class=BodyRoute)
 
 _AS_USUAL: Final = FaultRequest()
 

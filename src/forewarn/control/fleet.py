@@ -15,6 +15,7 @@ from pydantic import BaseModel, JsonValue
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.bulk import ImportStep, Progress, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
@@ -28,7 +29,7 @@ from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Reading
 from forewarn.protocol.errors import ForewarnError
 
-router = APIRouter(prefix="/fleet", tags=["fleet"])
+router = APIRouter(prefix="/fleet", tags=["fleet"], route_class=BodyRoute)
 
 
 def _schema(request: type[BaseModel]) -> dict[str, Any]:

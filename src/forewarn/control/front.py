@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from forewarn.control.authentication import API_PREFIX
+from forewarn.control.bodies import measure
 from forewarn.desk.schemas import RequestModel
 from forewarn.domain.access import AccessError, Principal
 from forewarn.domain.errors import says
@@ -56,7 +57,7 @@ class RelayStartRequests(RequestModel):
     """StartRequests of a virtual machine that is at *where*."""
 
     vm: _Name
-    event_ids: Annotated[list[_Event], Field(max_length=10_000)]
+    event_ids: Annotated[list[_Event], Field(max_length=10_000, fail_fast=True)]
     where: _Where = ""
 
 
@@ -71,7 +72,9 @@ class RelayPostponement(RequestModel):
 class RelayNotes(RequestModel):
     """Who has polled, and the counts since the last notes."""
 
-    polled: Annotated[list[_Name], Field(max_length=MOST_AT_ONCE)] = Field(default_factory=list)
+    polled: Annotated[list[_Name], Field(max_length=MOST_AT_ONCE, fail_fast=True)] = Field(
+        default_factory=list
+    )
     polls: Annotated[dict[_Name, _Number], Field(max_length=100)] = Field(default_factory=dict)
     posts: _Number = 0
     refusals: dict[_Status, _Number] = Field(default_factory=dict)
@@ -170,8 +173,10 @@ def _event_id(request: Request) -> EventId:
 
 async def read_body(request: Request, model: type[M]) -> M:
     """Return the body of *request* as a *model*, or refuse it."""
+    body = await request.body()
+    measure(body)
     try:
-        return model.model_validate_json(await request.body())
+        return model.model_validate_json(body)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_url=False)) from None
 

@@ -2,12 +2,13 @@
 
 from fastapi import APIRouter
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Operating, Viewing
 from forewarn.desk.schemas import View
 from forewarn.domain.gate import GateStatus
 from forewarn.operations.gates import prepare_gate_test
 
-router = APIRouter(tags=["gates"])
+router = APIRouter(tags=["gates"], route_class=BodyRoute)
 
 
 class GateView(View):

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Operating, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.routes import CHANGES, Key, answer_seen, lists, shows
@@ -33,7 +34,7 @@ from forewarn.operations.tasks import OFFERS, fetching_node
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
 
-router = APIRouter(prefix="/hosts", tags=["places"])
+router = APIRouter(prefix="/hosts", tags=["places"], route_class=BodyRoute)
 
 
 class HostView(View):

@@ -6,6 +6,7 @@ from functools import partial
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.problems import problem_of
@@ -51,7 +52,7 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 from forewarn.wording.command_lines import say_actions, say_blocker, say_verdict
 
-router = APIRouter(prefix="/maintenances", tags=["maintenances"])
+router = APIRouter(prefix="/maintenances", tags=["maintenances"], route_class=BodyRoute)
 
 
 @mirrors(Blocker, "kind release sentence scope_ids hosts vms event_ids since until about places")

@@ -6,6 +6,7 @@ from typing import Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.routes import Key, lists
@@ -18,7 +19,7 @@ from forewarn.operations.notifications import find_notifications, retry_notifica
 from forewarn.outbound.client import Daemons
 from forewarn.ports.store import Transaction
 
-router = APIRouter(tags=["notifications"])
+router = APIRouter(tags=["notifications"], route_class=BodyRoute)
 
 
 @mirrors(

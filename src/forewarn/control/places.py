@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.routes import CHANGES, Key, answer_seen, lists, shows
@@ -22,7 +23,7 @@ from forewarn.operations.patches import patch_scope
 from forewarn.operations.scopes import UnknownSelectionError, find_scopes
 from forewarn.ports.store import Reading
 
-router = APIRouter(tags=["places"])
+router = APIRouter(tags=["places"], route_class=BodyRoute)
 
 
 class SetView(BaseModel):

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.routes import lists
@@ -15,7 +16,7 @@ from forewarn.desk.shapes import fill, mirrors, several
 from forewarn.operations.inventory import find_vm
 from forewarn.ports.journal import JournalEntry
 
-router = APIRouter(prefix="/requests", tags=["requests"])
+router = APIRouter(prefix="/requests", tags=["requests"], route_class=BodyRoute)
 
 
 @mirrors(

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from pydantic import BeforeValidator, Field, JsonValue, StrictStr, model_validator
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.routes import Key, lists
@@ -26,7 +27,7 @@ from forewarn.operations.scenarios import (
 )
 from forewarn.ports.store import Transaction
 
-router = APIRouter(tags=["scenarios"])
+router = APIRouter(tags=["scenarios"], route_class=BodyRoute)
 
 
 def _declare(steps: Iterable[ScenarioStep | Mapping[str, JsonValue]]) -> list[object]:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.routes import CHANGES, Key, answer_seen, creates, lists, shows
@@ -37,7 +38,7 @@ from forewarn.operations.schedules import (
 )
 from forewarn.ports.store import Reading, Transaction
 
-router = APIRouter(prefix="/schedules", tags=["schedules"])
+router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=BodyRoute)
 
 
 @router.get("", **lists(several("schedules", ScheduleSummaryView, "Every schedule, oldest first.")))

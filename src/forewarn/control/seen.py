@@ -5,12 +5,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Viewing
 from forewarn.operations.seen import see
 from forewarn.protocol.versions import NEWEST
 from forewarn.wording.moments import parse_past
 
-router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
+router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"], route_class=BodyRoute)
 
 _DOCUMENT: Final[dict[int | str, dict[str, Any]]] = {
     200: {

@@ -2,13 +2,14 @@
 
 from fastapi import APIRouter
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Viewing
 from forewarn.desk import server
 from forewarn.desk.schemas import PauseRequest, RequestModel, View
 from forewarn.desk.server import ServerStatusView, ServerView
 from forewarn.operations.tasks import forget_owner
 
-router = APIRouter(prefix="/server", tags=["server"])
+router = APIRouter(prefix="/server", tags=["server"], route_class=BodyRoute)
 
 
 @router.get("")

@@ -4,11 +4,12 @@ from datetime import datetime
 
 from fastapi import APIRouter, Request
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Viewing
 from forewarn.desk.schemas import View
 from forewarn.desk.sessions import Sessions
 
-router = APIRouter(prefix="/sign-in-links", tags=["sign-in links"])
+router = APIRouter(prefix="/sign-in-links", tags=["sign-in links"], route_class=BodyRoute)
 
 
 class SignInLinkView(View):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import APIRouter, Query
 from pydantic import Field, model_validator
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.routes import CAN_BE_DRY, Key
 from forewarn.desk.schemas import RequestModel, View
@@ -13,7 +14,7 @@ from forewarn.domain.names import MaintenanceId
 from forewarn.domain.task import TaskState
 from forewarn.operations.tasks import TaskReport, TaskSelection, find_tasks, settle_selected
 
-router = APIRouter(prefix="/tasks", tags=["tasks"])
+router = APIRouter(prefix="/tasks", tags=["tasks"], route_class=BodyRoute)
 
 
 class TaskView(View):
@@ -44,7 +45,7 @@ class SettleRequest(RequestModel):
     """How tasks ended: those that are named, or all that can be settled and fit what is given."""
 
     outcome: Literal["done", "failed"]
-    task_ids: tuple[str, ...] = ()
+    task_ids: Annotated[tuple[str, ...], Field(fail_fast=True)] = ()
     host: str | None = None
     maintenance_id: str | None = None
     owner: str | None = None

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering
 from forewarn.desk.schemas import Moment, Text, View
 from forewarn.desk.shapes import fill, mirrors
@@ -13,7 +14,7 @@ from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, revoke_token
 
-router = APIRouter(prefix="/tokens", tags=["tokens"])
+router = APIRouter(prefix="/tokens", tags=["tokens"], route_class=BodyRoute)
 
 
 class TokenRequest(BaseModel):

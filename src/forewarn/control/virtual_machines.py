@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Administering, Operating, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.problems import VirtualMachineExistsError
@@ -33,7 +34,7 @@ from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
 
-router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
+router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"], route_class=BodyRoute)
 
 AsIs = Annotated[bool, Query(description=AS_IS)]
 NewHost = Annotated[bool, Query(description="Create the host if it is unknown.")]

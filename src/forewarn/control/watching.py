@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
+from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Viewing
 from forewarn.desk.caller import Caller
 from forewarn.desk.ledger_watch import Growth
@@ -21,7 +22,7 @@ from forewarn.protocol import vocabulary
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId
 
-router = APIRouter(prefix="/events", tags=["events"])
+router = APIRouter(prefix="/events", tags=["events"], route_class=BodyRoute)
 
 _LARGEST: Final = 2**63 - 1
 _RETRY: Final = b"retry: 1000\n"

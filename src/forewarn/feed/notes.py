@@ -23,8 +23,8 @@ SOON: Final = 0.5
 """How many seconds a first poll waits at most."""
 SELDOM: Final = 60.0
 """How often counts are told, and how often each machine is told to have polled."""
-MOST_AT_ONCE: Final = 10_000
-"""How many machines one note names at most."""
+MOST_AT_ONCE: Final = 1500
+"""How many machines one note names at most; a body of 256 KiB has room for them."""
 MOST_COUNTED: Final = 10_000_000
 """How much one note adds to a count at most: more than a relay can answer in a minute."""
 _PAUSE_AFTER_FAILURE: Final = 5.0
