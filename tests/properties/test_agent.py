@@ -30,7 +30,7 @@ class AgentLife(RuleBasedStateMachine):
         super().__init__()
         self.stage = Stage(hooks=HOOKS)
         self.agent: Agent = self.stage.start()
-        self.is_gone = False
+        self.has_started = self.is_gone = False
         self.is_running = False
         self.has_looked = True
         self.statuses: dict[str, int] = {}
@@ -43,6 +43,9 @@ class AgentLife(RuleBasedStateMachine):
         )
     )
     def tell(self, kind: ChangeKind) -> None:
+        if kind is ChangeKind.SCHEDULED and self.has_started:
+            return  # no event goes back
+        self.has_started |= kind is ChangeKind.STARTED
         self.is_gone = kind in {ChangeKind.GONE, ChangeKind.CANCELED}
         fields = {"not_before": self.not_before} if kind is ChangeKind.SCHEDULED else {}
         self._do(lambda: self.stage.tell(self.agent, make_change(kind, **fields)))
