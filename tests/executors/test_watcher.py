@@ -641,7 +641,7 @@ def test_owner_of_a_settled_task_reports_what_it_still_knows_once(
         node.watcher.attend()
 
     assert [entry.detail for entry in node.audit("task late")] == told
-    assert len(node.findings()) == len(told)
+    assert len(node.findings()) == min(len(told), 1)
     assert (node.task().state, node.task().said) == (row.state, row.said)
 
 
