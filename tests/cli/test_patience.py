@@ -13,7 +13,9 @@ import pytest
 from typer.testing import Result
 
 from forewarn.cli.errors import CommandError
+from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.maintenance_progress import require_walked, say_progress
+from forewarn.cli.patience import is_final
 
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
@@ -25,6 +27,13 @@ STANDS = (
     "with: forewarn clock advance 15m"
 )
 CREATE = ("event", "create", "--type", "Reboot", "--resource", "solo")
+
+
+@pytest.mark.parametrize(("status", "is_over"), [(404, True), (429, False), (503, False)])
+def test_command_that_follows_asks_again_unless_that_is_no_use(
+    status: int, *, is_over: bool
+) -> None:
+    assert is_final(ServerRefusedError({"status": status, "title": "Refused"})) == is_over
 
 
 def test_wait_returns_when_the_event_has_ended(run: Run, environment: dict[str, str]) -> None:

@@ -525,6 +525,22 @@ def test_session_is_found_by_hash_replaced_and_removed(store: Store) -> None:
     assert store.read(lambda reading: reading.session(link.session_hash)) == link
 
 
+def test_unused_links_of_a_token_are_counted_by_the_time_they_were_made(store: Store) -> None:
+    link = replace(SESSION, is_link=True)
+    later = NOW + timedelta(seconds=1)
+    others = (
+        replace(link, session_hash="b" * 64, created_at=later, used_at=later),
+        replace(link, session_hash="c" * 64, token_hash="1" * 64),
+        replace(SESSION, session_hash="d" * 64),
+    )
+    _put(store, lambda tx: tx.put_session, (link, *others))
+
+    def count(since: datetime) -> int:
+        return store.read(lambda reading: reading.count_links(link.token_hash, since=since))
+
+    assert [count(NOW - timedelta(seconds=1)), count(NOW), count(later)] == [2, 1, 0]
+
+
 def test_task_is_read_as_it_was_put_and_replaced(store: Store) -> None:
     said = Impact(
         status=ImpactStatus.UNKNOWN, reason="Größe", ask_again_at=NOW, has_no_executor=True

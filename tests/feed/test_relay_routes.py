@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from tests.feed.conftest import TIMEOUT, Center, machine, scope_of
 from tests.http.conftest import MORNING, TOKEN
 from tests.waiting import wait_until
 
+from forewarn.desk.services import FEEDS_OF_A_TOKEN
 from forewarn.domain.access import Token
 from forewarn.domain.names import VmName
 from forewarn.domain.roles import Role
@@ -94,6 +96,22 @@ def test_relay_describes_and_postpones_events_as_the_server_does(center: Center)
 
     assert (status, described["event_id"]) == (200, event)
     assert (refused, problem["type"]) == (409, "urn:forewarn:problem:postpone-refused")
+
+
+def test_relay_that_comes_back_takes_the_place_of_its_oldest_feed(center: Center) -> None:
+    """Feeds that broke without a word are still open on the server."""
+    token, other = center.relay_token("kvm-1"), center.relay_token("kvm-2")
+    with ExitStack() as stack:
+        beside = stack.enter_context(center.follow(other))
+        stale = [stack.enter_context(center.follow(token)) for _ in range(FEEDS_OF_A_TOKEN)]
+
+        fresh = stack.enter_context(center.follow(token))
+        fresh.until_mark()
+
+        wait_until(stale[0].is_over, "the oldest to be dropped")
+        wait_until(lambda: center.hub.followers == FEEDS_OF_A_TOKEN + 1, "the hub to know it")
+        for each in (beside, *stale[1:]):
+            each.until_mark()
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.ADMIN])

@@ -7,7 +7,14 @@ from functools import partial
 
 import pytest
 
-from forewarn.domain.access import LINK_LIFE, SESSION_IDLE, ConsoleSession, SignInLinkError
+from forewarn.domain.access import (
+    LINK_LIFE,
+    LINKS_OF_A_TOKEN,
+    SESSION_IDLE,
+    ConsoleSession,
+    SignInLinkError,
+    SignInLinksError,
+)
 from forewarn.operations.context import Context
 from forewarn.operations.sessions import (
     SESSION_USE_NOTED_AFTER,
@@ -96,6 +103,24 @@ def test_link_signs_nobody_in_when_its_time_is_over(store: Store, operator: Cont
     with pytest.raises(SignInLinkError):
         redeem(store, replace(operator, at=operator.at + LINK_LIFE))
     assert not redeem(store, replace(operator, at=operator.at + LINK_LIFE - SECOND)).is_link
+
+
+def test_token_has_few_unused_links(store: Store, operator: Context) -> None:
+    def make(number: int, context: Context = operator, token_hash: str = TOKEN_HASH) -> None:
+        store.write(lambda tx: create_link(tx, context, token_hash, f"fw_{number}"))
+
+    link(store, operator)
+    for number in range(1, LINKS_OF_A_TOKEN):
+        make(number)
+    with pytest.raises(SignInLinksError, match="alice already has 10 unused sign-in links"):
+        make(10)
+    make(11, token_hash="1" * 64)
+    redeem(store, operator)
+    make(12)
+    with pytest.raises(SignInLinksError):
+        make(13, replace(operator, at=operator.at + LINK_LIFE - SECOND))
+
+    make(14, replace(operator, at=operator.at + LINK_LIFE))
 
 
 def test_one_of_two_browsers_that_have_a_link_is_signed_in(store: Store, operator: Context) -> None:

@@ -213,5 +213,7 @@ def persist(ask: Callable[[], T]) -> Iterator[T | None]:
 
 def is_final(error: CommandError) -> bool:
     """Tell whether asking again would not help."""
-    # Anything else may come from a server that is being restarted, or a proxy in front of it.
-    return isinstance(error, ServerRefusedError) and int(error.problem["status"]) < 500
+    # Anything else may come from a server that is being restarted or busy, or a proxy before it.
+    return isinstance(error, ServerRefusedError) and (
+        int(error.problem["status"]) not in {429, *range(500, 600)}
+    )

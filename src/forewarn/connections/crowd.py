@@ -2,9 +2,11 @@
 
 Connections count together by origin: a virtual machine, an address, a network. Nobody holds more
 than a share. When all are taken, idle connections go: those of strangers first, then those of the
-biggest holder. In each turn of the event loop an origin gets so much done and no more; the rest of
-what it asks for waits, while others are answered. An origin that sends requests before it has the
-answers to others also rests between two turns, so that it never has the event loop to itself.
+biggest holder; and then streams, which come back by themselves. Streams never take the last
+connections, so that a request always finds one. In each turn of the event loop an origin gets so
+much done and no more; the rest of what it asks for waits, while others are answered. An origin that
+sends requests before it has the answers to others also rests between two turns, so that it never
+has the event loop to itself.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from forewarn.connections.limits import Limits
+from forewarn.connections.limits import Limits, StreamLimitError, streams_within
 
 EFFORT_PER_TURN: Final = 32
 """What an origin may have done in one turn of the event loop; a plain poll counts as one."""
@@ -77,6 +79,7 @@ class Holder:
     origin: Origin
     note: Callable[["Holder"], None]
     members: dict[Member, None] = field(default_factory=dict)
+    streams: dict[Member, None] = field(default_factory=dict)
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
     left: int = EFFORT_PER_TURN
     turn: int = 0
@@ -146,7 +149,7 @@ class Crowd:
         self._find_origin = find_origin
         self._holders: dict[str, Holder] = {}
         self._strangers: dict[str, Holder] = {}
-        self._number = 0
+        self._number = self._streams = 0
         self._noted: list[Holder] = []
         self.troubles = Troubles()
 
@@ -157,7 +160,7 @@ class Crowd:
         self._number += 1
         share = self._limits.connections_per_origin
         if holder.origin.has_share and len(holder.members) > share:
-            has_room = self._drop_one(holder, member)
+            has_room = self._drop_one(holder, member) or self._drop_one(holder, is_stream=True)
         else:
             has_room = self._number <= self._limits.connections or self._make_room(holder, member)
         if has_room:
@@ -170,11 +173,32 @@ class Crowd:
         """Count *member* no longer."""
         if member not in holder.members:
             return
+        self.end_stream(member, holder)
         del holder.members[member]
         self._number -= 1
         if not holder.members:
             self._holders.pop(holder.origin.name, None)
             self._strangers.pop(holder.origin.name, None)
+
+    def begin_stream(self, member: Member, holder: Holder) -> None:
+        """Count *member* as a stream, or refuse it with StreamLimitError."""
+        own = len(holder.streams) if holder.origin.has_share else 0
+        for whose, number, connections in (
+            ("An address", own, self._limits.connections_per_origin),
+            ("All addresses together", self._streams, self._limits.connections),
+        ):
+            if number >= (limit := streams_within(connections)):
+                self.troubles.note(holder.origin.name, "too many streams")
+                raise StreamLimitError(whose, limit)
+        if member in holder.members:  # or it was lost meanwhile
+            holder.streams[member] = None
+            self._streams += 1
+
+    def end_stream(self, member: Member, holder: Holder) -> None:
+        """Count *member* as a stream no longer, if it was one."""
+        if member in holder.streams:
+            del holder.streams[member]
+            self._streams -= 1
 
     def _holder(self, origin: Origin) -> Holder:
         holder = self._holders.get(origin.name)
@@ -185,8 +209,9 @@ class Crowd:
         return holder
 
     def _make_room(self, holder: Holder, newcomer: Member) -> bool:
-        """Drop somebody's idle connection; strangers never take the place of those we know."""
+        """Drop somebody's connection; strangers never take the place of those we know."""
         crowds = (self._strangers, self._holders) if holder.origin.is_known else (self._strangers,)
+        looked_at: dict[int, Holder] = {}
         for crowd in crowds:
             some = {id(each): each for each in (*islice(crowd.values(), _LOOKED_AT), holder)}
             biggest = sorted(some.values(), key=lambda holder: len(holder.members), reverse=True)[
@@ -194,16 +219,23 @@ class Crowd:
             ]
             if any(self._drop_one(each, newcomer) for each in biggest):
                 return True
-        return False
+            looked_at |= some
+        most = max(looked_at.values(), key=lambda holder: len(holder.streams))
+        return self._drop_one(most, is_stream=True)
 
-    def _drop_one(self, holder: Holder, newcomer: Member) -> bool:
-        """Drop the oldest idle connection of *holder*, if there is one beside the *newcomer*."""
-        for member in holder.members:
-            if member is not newcomer and member.is_idle():
-                self.leave(member, holder)
-                member.drop()
-                return True
-        return False
+    def _drop_one(
+        self, holder: Holder, newcomer: Member | None = None, *, is_stream: bool = False
+    ) -> bool:
+        """Drop the oldest stream of *holder*, or the oldest idle connection beside *newcomer*."""
+        idle = (each for each in holder.members if each is not newcomer and each.is_idle())
+        member = next(iter(holder.streams) if is_stream else idle, None)
+        if member is None:
+            return False
+        if is_stream:
+            self.troubles.note(holder.origin.name, "stream dropped, no connection left")
+        self.leave(member, holder)
+        member.drop()
+        return True
 
     def _note(self, holder: Holder) -> None:
         if not self._noted:

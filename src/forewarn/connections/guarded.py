@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import Any, ClassVar, Final, cast
 
 import httptools
@@ -147,6 +148,7 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._is_fresh_head = False
         self._is_behind = False
         self._has_ended = False
+        self._gives_way = False
         self._is_waiting = False
         self._head_bytes = 0
         self._unparsed_bytes = 0
@@ -182,9 +184,10 @@ class GuardedProtocol(NoUpgradeProtocol):
         del self.app, self.cycle, self.scope
 
     def is_idle(self) -> bool:
-        return not self._held and not self._is_answering()
+        return self._gives_way or (not self._held and not self._is_answering())
 
     def drop(self) -> None:
+        self.crowd.leave(self, self._holder)
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -285,6 +288,7 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     def on_response_complete(self) -> None:
         is_last = not self.pipeline
+        self.crowd.end_stream(self, self._holder)
         self._holder.is_pipelining |= not is_last
         super().on_response_complete()
         if self._is_refused and is_last:
@@ -351,6 +355,9 @@ class GuardedProtocol(NoUpgradeProtocol):
                 "connection": {
                     "reset": self._reset,
                     "close": self.transport.close,
+                    "drop": self.drop,
+                    "begin_stream": partial(self.crowd.begin_stream, self, self._holder),
+                    "give_way": partial(setattr, self, "_gives_way"),
                     "lost": self._lost,
                     "impatient": self._impatient,
                 },

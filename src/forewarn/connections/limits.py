@@ -3,8 +3,22 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from forewarn.protocol.errors import ForewarnError
+
 CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
 """Memory ends before these do; each idle connection takes some 10 KiB."""
+_KEPT_FREE: Final = 1000
+
+
+class StreamLimitError(ForewarnError):
+    """A stream too many."""
+
+    def __init__(self, whose: str, limit: int) -> None:
+        super().__init__(
+            f"{whose} may have at most {limit} streams at once, such as event watches, open pages "
+            "of the console and feeds of relays. Close one, or try again later."
+        )
+        self.limit = limit
 
 
 def metadata_connections() -> int:
@@ -29,6 +43,14 @@ def operator_limits() -> "Limits":
         connections=share,
         connections_per_origin=max(share // 2, 4),
     )
+
+
+def streams_within(connections: int) -> int:
+    """Return how many of *connections* may be streams; the others are for short requests.
+
+    These are few, but an admin has to find one: a quarter of a small number is enough.
+    """
+    return connections - min(connections // 4, _KEPT_FREE)
 
 
 def connections_within_open_files() -> int:

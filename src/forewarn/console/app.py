@@ -15,11 +15,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from forewarn.connections.limits import operator_connections
+from forewarn.connections.limits import StreamLimitError
+from forewarn.connections.streams import wait_idly
 from forewarn.console.assets import PREFIX, assets_by_path
 from forewarn.console.cookies import refuse_forged, session_of
 from forewarn.console.headers import SafeHeaders
-from forewarn.console.live import Streams, show_live
+from forewarn.console.live import refuse_stream, show_live
 from forewarn.console.problems import (
     UnknownPageError,
     status_of,
@@ -43,7 +44,7 @@ from forewarn.console.visit import (
     read_form,
 )
 from forewarn.desk.caller import Caller
-from forewarn.desk.refusals import NOBODY, Refusals, kind_of
+from forewarn.desk.refusals import EXCESS_SECONDS, NOBODY, Refusals, kind_of
 from forewarn.desk.services import Services
 from forewarn.desk.sessions import Sessions
 from forewarn.operations.access import redact
@@ -75,15 +76,17 @@ def create_console(
     site = Site(services=services, sessions=Sessions(services), refusals=refusals, pulse=pulse)
     routes: list[BaseRoute] = [
         Route(PREFIX + "{name}", _show_asset),
-        Route("/live", partial(show_live, site, Streams(operator_connections() // 2))),
+        Route("/live", partial(show_live, site)),
         Route(LOGIN, partial(_on_thread, site, show_sign_in), methods=["GET"]),
-        Route(LOGIN, partial(_on_thread, site, take_sign_in), methods=["POST"]),
+        Route(LOGIN, partial(_sign_in, site), methods=["POST"]),
         Route("/logout", partial(_on_thread, site, take_sign_out), methods=["POST"]),
         *(_route(site, each) for each in ROUTES),
         Route("/{path:path}", partial(_answer, _UNKNOWN, site)),
     ]
     guard = Middleware(SafeHeaders, names=names, own_host=own_host)
-    return Starlette(routes=routes, middleware=[guard])
+    return Starlette(
+        routes=routes, middleware=[guard], exception_handlers={StreamLimitError: refuse_stream}
+    )
 
 
 def _refuse_unknown(_visit: Visit) -> Page:
@@ -110,6 +113,14 @@ async def _on_thread(
 ) -> Response:
     """Have *endpoint* answer on a thread, where it may wait for the store."""
     return await site.on_thread(partial(endpoint, site, request))
+
+
+async def _sign_in(site: Site, request: Request) -> Response:
+    """Begin a session; after many wrong tokens and codes, answer the next wrong one late."""
+    response = await _on_thread(site, take_sign_in, request)
+    if response.status_code == HTTPStatus.FORBIDDEN and site.refusals.is_guessing(request.client):
+        await wait_idly(request.scope, EXCESS_SECONDS)
+    return response
 
 
 async def _answer(route: ConsoleRoute, site: Site, request: Request) -> Response:

@@ -47,6 +47,7 @@ from forewarn.control.routes import refuse_unknown_parameters
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.schemas import ProblemDocument
 from forewarn.desk.services import Services
+from forewarn.desk.sessions import Sessions
 
 _NOUNS: Final = (
     fleet,
@@ -102,10 +103,15 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     app.router.routes.extend(relay_routes())
     app.router.routes.extend(host_offer_routes())
     arm_route = add_arm_route(app)
-    app.add_middleware(Authentication, authenticate=services.authenticate)
+    app.state.refusals = Refusals(services)
+    app.state.sessions = Sessions(services)
+    app.add_middleware(
+        Authentication,
+        authenticate=services.authenticate,
+        refusals=app.state.refusals,
+    )
     app.add_middleware(OriginCheck, names=names, own_host=own_host)
     # Around them, because a caller without a token is refused too.
-    app.state.refusals = Refusals(services)
     app.add_middleware(RefusalAudit, refusals=app.state.refusals, routes=(*api_routes(), arm_route))
     handle_problems(app)
     return app

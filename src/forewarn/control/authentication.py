@@ -11,8 +11,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.connections.forwarding import FORWARDING
 from forewarn.connections.origins import check_origin, is_loopback
+from forewarn.connections.streams import wait_idly
 from forewarn.control.problems import UnauthorizedError, is_arm_path, problem_of, respond
-from forewarn.domain.access import Principal, TokenExpiredError, TokenRevokedError
+from forewarn.desk.refusals import EXCESS_SECONDS, Refusals
+from forewarn.domain.access import AccessError, Principal, TokenExpiredError, TokenRevokedError
 from forewarn.operations.access import hash_secret
 from forewarn.protocol.errors import ForewarnError
 
@@ -54,13 +56,21 @@ class OriginCheck:
 class Authentication:
     """ASGI middleware that lets only callers with a token pass, and tells who it is."""
 
-    def __init__(self, app: ASGIApp, authenticate: Callable[[str], Principal | None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticate: Callable[[str], Principal | None],
+        refusals: Refusals,
+    ) -> None:
         self._app = app
         self._authenticate = authenticate
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with `state.principal` and `state.token_hash`, or answer 401.
 
+        After many wrong tokens from an address, the answer to the next wrong one is late; after
+        many requests beyond its limits, so is everything with that token.
         What takes long can have `state.identify` look again at whether the token has ended.
         """
         if scope["type"] != "http" or not _needs_token(scope):
@@ -68,15 +78,21 @@ class Authentication:
             return
         state = scope.setdefault("state", {})
         token = _bearer_token(Headers(scope=scope))
+        hashed = hash_secret(token)
+        if self._refusals.is_excessive(hashed) and not await wait_idly(scope, EXCESS_SECONDS):
+            return  # nobody waits for the answer any more
         try:
             principal = await self._identify(token)
         except ForewarnError as refusal:
             if isinstance(refusal, TokenExpiredError | TokenRevokedError):
                 state["who"] = refusal.name
+            is_wrong = token and isinstance(refusal, UnauthorizedError | AccessError)
+            if is_wrong and self._refusals.is_guessing(scope["client"]):
+                await wait_idly(scope, EXCESS_SECONDS)
             await _refuse(refusal, scope, receive, send)
             return
         state["principal"], state["who"] = principal, principal.name
-        state["token_hash"] = hash_secret(token)
+        state["token_hash"] = hashed
         state["identify"] = partial(self._identify, token)
         await self._app(scope, _limited(scope, receive), send)
 

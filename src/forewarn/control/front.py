@@ -14,9 +14,10 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, AwareDatetime, Field, StrictInt, StrictStr, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from forewarn.connections.streams import LimitedStream
 from forewarn.control.authentication import API_PREFIX
 from forewarn.control.bodies import measure
 from forewarn.desk.schemas import RequestModel
@@ -92,7 +93,7 @@ def relay_routes() -> tuple[BaseRoute, ...]:
 
 
 async def _feed(request: Request) -> Response:
-    services, _, host = _identify(request)
+    services, name, host = _identify(request)
     feed, _, sequence = request.query_params.get("after", "").rpartition(":")
     following = Following(
         host=host,
@@ -100,10 +101,11 @@ async def _feed(request: Request) -> Response:
         sequence=int(sequence) if sequence.isdecimal() and len(sequence) <= _MOST_DIGITS else -1,
     )
     lines = services.hub.stream(following)
-    return StreamingResponse(
+    return LimitedStream(
         _while_identified(lines, request.state.identify),
         media_type=_CONTENT_TYPE,
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        streams=request.app.state.services.feeds,
+        token=name,
     )
 
 

@@ -13,12 +13,18 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from forewarn.connections.limits import StreamLimitError
 from forewarn.connections.origins import HostRefusedError, OriginRefusedError
 from forewarn.control.fastapi_parts import methods_of
 from forewarn.desk.caller import PreconditionFailedError
 from forewarn.desk.refusals import kind_of
 from forewarn.desk.services import BusyError
-from forewarn.domain.access import AccessError, TokenExpiredError, TokenRevokedError
+from forewarn.domain.access import (
+    AccessError,
+    SignInLinksError,
+    TokenExpiredError,
+    TokenRevokedError,
+)
 from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError, says
 from forewarn.operations.access import redact
 from forewarn.outbound.client import NoAnswerError
@@ -80,6 +86,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     ApiVersionError: HTTPStatus.BAD_REQUEST,
     PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
     BusyError: HTTPStatus.TOO_MANY_REQUESTS,
+    StreamLimitError: HTTPStatus.TOO_MANY_REQUESTS,
+    SignInLinksError: HTTPStatus.TOO_MANY_REQUESTS,
     NotLeadingError: HTTPStatus.SERVICE_UNAVAILABLE,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
     NoAnswerError: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -102,6 +110,7 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
 
 _HEADERS: Final[Mapping[HTTPStatus, Mapping[str, str]]] = {
     HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": 'Bearer realm="forewarn"'},
+    HTTPStatus.TOO_MANY_REQUESTS: {"Retry-After": "10"},
     HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "1"},
 }
 _MEMBERS: Final = (

@@ -1,6 +1,7 @@
 """Which changes are refused, for the audit; what is done leaves its own line in operations."""
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final
 
 from fastapi.routing import APIRoute
@@ -52,6 +53,8 @@ class RefusalAudit:
     def _count(self, scope: Scope, problem: Problem) -> AuditEntry | None:
         """Count *problem*; return the line about it if it has to be written."""
         self._refusals.count(problem.kind)
+        if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+            self._refusals.is_excessive(scope["state"]["token_hash"], more=True)
         if scope["method"] in _CHANGES_NOTHING or problem.status >= 500:
             return None
         action, subject = self._find(scope)

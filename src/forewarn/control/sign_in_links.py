@@ -25,7 +25,6 @@ def create_sign_in_link(caller: Viewing, request: Request) -> SignInLinkView:
 
     The code is only shown in this response.
     """
-    code, expires_at = Sessions(caller.services).make_link(
-        caller.principal, request.state.token_hash, caller.where
-    )
+    sessions: Sessions = request.app.state.sessions
+    code, expires_at = sessions.make_link(caller.principal, request.state.token_hash, caller.where)
     return SignInLinkView(code=code, expires_at=expires_at)

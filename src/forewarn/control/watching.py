@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
+from forewarn.connections.streams import LimitedStream
 from forewarn.control.bodies import BodyRoute
 from forewarn.control.caller import Viewing
 from forewarn.desk.caller import Caller
@@ -76,10 +77,11 @@ def watch_events(
         return last if wanted is None else min(wanted, last)
 
     begin = caller.read(look)
-    return StreamingResponse(
+    return LimitedStream(
         _write(_growth(caller, begin, request.state.identify), _filter(vm, event_id)),
         media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        streams=caller.services.streams,
+        token=caller.principal.name,
     )
 
 

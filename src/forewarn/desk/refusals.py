@@ -4,6 +4,10 @@ Refusals cost a caller nothing, so only so many lines are written in a minute: f
 and for each address of callers without one. The rest is counted, and the number gets a line when
 the minute is over. Behind a proxy all callers share an address, so tokens are counted apart from
 addresses: a caller without a valid token hides no refusal of another's token.
+
+Wrong tokens and codes are counted in the same way, by address. With too many, the next wrong one is
+answered late. A right one never is, so that nobody locks out others who have the same address. Also
+late is a token that had too many requests beyond its limits: of streams, say, or sign-in links.
 """
 
 import asyncio
@@ -16,6 +20,7 @@ from typing import Final
 
 import structlog
 
+from forewarn.connections.crowd import origin_of
 from forewarn.desk.services import Services
 from forewarn.operations.access import redact
 from forewarn.ports.entries import REFUSED, Actor, AuditEntry
@@ -31,6 +36,8 @@ LINES_OF_ALL: Final = 300
 """How many refusals of all tokens, or of all addresses, are written in a minute."""
 CALLERS_PER_MINUTE: Final = 100
 """How many tokens, or addresses, are told apart in a minute; the rest counts as one."""
+EXCESS_SECONDS: Final = 2.0
+"""How late a caller is answered who was beyond limits more often than there are lines for."""
 
 _LONGEST_SUBJECT: Final = 128
 _LONGEST_DETAIL: Final = 512
@@ -45,7 +52,7 @@ def kind_of(error: ForewarnError) -> str:
 
 
 class FloodGate:
-    """Says which refusals are written, and how many of a caller were not."""
+    """Says which refusals are within the limits, and how many of a caller were not."""
 
     def __init__(self) -> None:
         self._minute: datetime | None = None
@@ -53,7 +60,7 @@ class FloodGate:
         self._written: Counter[str] = Counter()
 
     def admit(self, caller: str, at: datetime) -> bool:
-        """Tell whether this refusal is written. What `settle` returns has to be written before."""
+        """Tell whether this refusal is. What `settle` returns has to be written before."""
         self._minute = at.replace(second=0, microsecond=0)
         is_known = caller in self._counts or len(self._counts) < CALLERS_PER_MINUTE
         key = caller if is_known else NOBODY
@@ -61,6 +68,10 @@ class FloodGate:
         is_written = self._written[key] < LINES_PER_MINUTE and self._written.total() < LINES_OF_ALL
         self._written[key] += is_written
         return is_written
+
+    def is_beyond(self, caller: str) -> bool:
+        """Tell whether *caller* had more refusals than are within the limits."""
+        return self._counts[caller] > LINES_PER_MINUTE
 
     def settle(self, at: datetime | None = None) -> dict[str, int]:
         """Return how many were not written, by caller, once their minute is over; or now."""
@@ -77,7 +88,24 @@ class Refusals:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._gates = {actor: FloodGate() for actor in (Actor.OPERATOR, Actor.UNKNOWN)}
+        self._excesses = FloodGate()
         self._counting = Lock()
+
+    def is_guessing(self, client: tuple[str, int] | None) -> bool:
+        """Count a wrong token or code of *client*; tell whether its address had too many."""
+        return self.is_excessive(origin_of(client and client[0]).name, more=True)
+
+    def is_excessive(self, caller: str, *, more: bool = False) -> bool:
+        """Tell whether an address, or a token, was beyond limits too often in this minute.
+
+        With *more*, it is once more.
+        """
+        at = self._services.context(NOBODY).at
+        with self._counting:
+            self._excesses.settle(at)
+            if more:
+                self._excesses.admit(caller, at)
+            return self._excesses.is_beyond(caller)
 
     def count(self, kind: str) -> None:
         """Count a problem of *kind*, whoever has it."""

@@ -338,7 +338,8 @@ class LimitedReading:
     setting = _whole(Reading.setting)
     kept_answer = _whole(Reading.kept_answer)
 
-    audit = token = tokens = session = ledger_after = superseded_documents = _refused
+    audit = token = tokens = session = count_links = _refused
+    ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = topology_at_hand = _refused
     next_notifications = targets_waited_for = told = old_history = _refused
     task = tasks_of = settled_tasks = _refused

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 from typing import Final, Protocol
 
+from forewarn.connections.streams import Streams
 from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.domain.access import Principal
 from forewarn.domain.errors import ConflictError, says
@@ -59,6 +60,10 @@ class GateControl(Protocol):
         """Ask the gate of that *name* at once, and wait for the answer."""
 
 
+STREAMS_OF_A_TOKEN: Final = 16
+"""Browsers close the streams of pages that nobody looks at; nobody looks at so many at once."""
+FEEDS_OF_A_TOKEN: Final = 4
+"""A relay needs one, but a feed that broke without a word may last for a quarter of an hour."""
 AT_ONCE: Final = 4
 """A test may wait two minutes for its answer, and all other verbs share forty threads."""
 
@@ -118,6 +123,10 @@ class Services:
     """The database as people know it, without passwords."""
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     slow_verbs: SlowVerbs = field(default_factory=SlowVerbs)
+    streams: Streams = field(default_factory=lambda: Streams(STREAMS_OF_A_TOKEN))
+    """The open streams of operators."""
+    feeds: Streams = field(default_factory=lambda: Streams(FEEDS_OF_A_TOKEN, newest_wins=True))
+    """The open feeds of relays."""
     records_problem: Callable[[], str] = str
     """Why the task log cannot be written; nothing if it can."""
     hand_over: Callable[[], None] = lambda: None

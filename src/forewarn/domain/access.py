@@ -47,6 +47,17 @@ class SignInLinkError(AccessError):
 
 
 @says(
+    "The token {name} already has {limit} unused sign-in links. Use one of them, or wait until one "
+    "expires."
+)
+class SignInLinksError(AccessError):
+    """A link too many."""
+
+    name: str
+    limit: int
+
+
+@says(
     "This browser is signed in as {name}, and the link is for {other}. Sign out of the console "
     "first, then open the link again."
 )
@@ -168,6 +179,8 @@ SESSION_IDLE: Final = timedelta(hours=1)
 """How long a browser stays signed in that nobody uses."""
 LINK_LIFE: Final = timedelta(minutes=10)
 """How long a link can sign a browser in."""
+LINKS_OF_A_TOKEN: Final = 10
+"""How many links of one token can sign a browser in at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from forewarn.domain.access import SESSION_IDLE, ConsoleSession, SignInLinkError
+from forewarn.domain.access import (
+    LINK_LIFE,
+    LINKS_OF_A_TOKEN,
+    SESSION_IDLE,
+    ConsoleSession,
+    SignInLinkError,
+    SignInLinksError,
+)
 from forewarn.operations.access import hash_secret
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
@@ -19,7 +26,12 @@ SESSION_USE_NOTED_AFTER: Final = timedelta(minutes=1)
 
 
 def create_link(tx: Transaction, context: Context, token_hash: str, secret: str) -> ConsoleSession:
-    """Have *secret* sign in one browser, once, with the token of the caller."""
+    """Have *secret* sign in one browser, once, with the token of the caller.
+
+    Refused if enough links of the token do already.
+    """
+    if tx.count_links(token_hash, since=context.at - LINK_LIFE) >= LINKS_OF_A_TOKEN:
+        raise SignInLinksError(context.who, LINKS_OF_A_TOKEN)
     link = _make(context, token_hash, secret, is_link=True)
     tx.put_session(link)
     record_audit(tx, context, "console link", context.who)

@@ -252,6 +252,9 @@ class Reading(Protocol):
     def session(self, session_hash: str) -> ConsoleSession | None:
         """Return the session or link whose secret has this hash."""
 
+    def count_links(self, token_hash: str, *, since: datetime) -> int:
+        """Return how many unused links of the token with this hash were made after *since*."""
+
     def audit(
         self,
         *,

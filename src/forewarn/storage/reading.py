@@ -285,6 +285,10 @@ class SqlReading:
     def session(self, session_hash: str) -> ConsoleSession | None:
         return self._one(ConsoleSession, statements.SESSION, session_hash=session_hash)
 
+    def count_links(self, token_hash: str, *, since: datetime) -> int:
+        number: int = self._value(statements.LINKS, token_hash=token_hash, since=since)
+        return number
+
     def setting(self, name: str) -> str | None:
         value: str | None = self._value(statements.SETTING, name=name)
         return value

@@ -185,6 +185,11 @@ AUDIT_FILTERS: Final = {
 TOKEN: Final = _by_key(tokens, "token_hash")
 TOKENS: Final = _in_order(tokens)
 SESSION: Final = _by_key(sessions, "session_hash")
+LINKS: Final = select(func.count()).where(
+    sessions.c.used_at > bindparam("since"),  # when it was made, as long as nobody has used it
+    sessions.c.token_hash == bindparam("token_hash"),
+    sessions.c.is_link,
+)
 PRUNE_SESSIONS: Final = delete(sessions).where(sessions.c.used_at < bindparam("before"))
 KEPT_ANSWER: Final = _by_key(kept_answers, "who", "key")
 PRUNE_ANSWERS: Final = delete(kept_answers).where(kept_answers.c.answered_at < bindparam("before"))

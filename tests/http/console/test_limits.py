@@ -3,13 +3,21 @@
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import httpx2
 import pytest
 from starlette.testclient import TestClient
-from tests.http.console.conftest import COOKIE, SECRETS, SignIn
+from tests.http.conftest import TOKEN
+from tests.http.console.conftest import COOKIE, HOST, SECRETS, SignIn
 
-from forewarn.console.live import STREAMS_OF_A_SESSION, Streams
+from forewarn.connections.streams import Streams
+from forewarn.console import app as console_app
+from forewarn.console.app import create_console
+from forewarn.console.pulse import Pulse
+from forewarn.console.sign_in import CODE_HEADER
+from forewarn.desk.refusals import EXCESS_SECONDS, LINES_PER_MINUTE, Refusals
+from forewarn.desk.services import Services
 from forewarn.desk.sessions import BEGINNINGS_PER_MINUTE
 from forewarn.domain.roles import Role
 from forewarn.testing.emulator import Emulator
@@ -37,25 +45,42 @@ def test_stranger_is_answered_before_the_form_is_read(path: str, status: bytes) 
     assert answer.split()[1] == status
 
 
-def test_session_has_few_streams_and_leaves_room_for_others() -> None:
-    streams = Streams(STREAMS_OF_A_SESSION + 1)
+def test_stream_beyond_the_limit_is_refused_with_the_reason(services: Services) -> None:
+    services = replace(services, streams=Streams(0))
+    console = create_console(services, Pulse(), Refusals(services))
+    browser = TestClient(console, base_url=f"http://{HOST}")
+    browser.post("/login", headers={"Authorization": f"Bearer {TOKEN}"})
 
-    with streams.place("one"):
-        assert streams.has_room("one")
-    places = [streams.place("one") for _ in range(STREAMS_OF_A_SESSION)]
-    for place in places:
-        place.__enter__()
+    refused = browser.get("/live")
 
-    assert not streams.has_room("one")
-    assert streams.has_room("two")
-    with streams.place("two"):
-        assert not streams.has_room("three"), "all together have a limit, too"
-    places[0].__exit__(None, None, None)
-    assert streams.has_room("one")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+    assert refused.text.startswith("A token may have at most 0 streams at once")
+
+
+@pytest.mark.parametrize("headers", [{"Authorization": "Bearer fw_wrong"}, {CODE_HEADER: "wrong"}])
+def test_wrong_sign_in_is_answered_late_after_many_and_a_right_one_is_not(
+    stranger: TestClient, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    late: list[float] = []
+
+    async def note(_scope: object, seconds: float) -> bool:
+        late.append(seconds)
+        return True
+
+    monkeypatch.setattr(console_app, "wait_idly", note)
+    for _ in range(LINES_PER_MINUTE):
+        assert stranger.post("/login", headers=headers).status_code == 403
+    assert late == []
+
+    assert stranger.post("/login", headers=headers).status_code == 403
+    assert late == [EXCESS_SECONDS]
+    right = {"Authorization": f"Bearer {SECRETS[Role.VIEWER]}"}
+    assert stranger.post("/login", headers=right).status_code == 204
+    assert late == [EXCESS_SECONDS]
 
 
 def test_stream_cannot_be_asked_for_by_its_head(browser: TestClient) -> None:
-    assert browser.head("/live").status_code == 429
+    assert browser.head("/live").status_code == 405
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.http.conftest import TOKEN
 
-from forewarn.console.live import Streams, stream
+from forewarn.console.live import stream
 from forewarn.console.pulse import Pulse
 from forewarn.console.site import Site
 from forewarn.desk.refusals import Refusals
@@ -47,7 +47,7 @@ def test_stream_tells_of_a_change(site: Site, store: Store, services: Services) 
     fleet = read_fleet({"virtual_machine": [{"name": "web-0"}]})
 
     async def follow() -> list[bytes]:
-        lines = stream(site, Streams(1), secret)
+        lines = stream(site, secret)
         heard = [await anext(lines), await anext(lines)]
         before = heard[-1]
         store.write(lambda tx: apply_fleet(tx, services.context("alice"), fleet))
@@ -68,7 +68,7 @@ def test_stream_ends_with_its_session(site: Site) -> None:
     secret = site.sessions.sign_in(TOKEN, "here")
 
     async def follow() -> None:
-        lines = stream(site, Streams(1), secret)
+        lines = stream(site, secret)
         for _ in range(3):
             await anext(lines)
         site.sessions.end(secret, "here")

@@ -14,6 +14,7 @@ from tests.http.control.conftest import hold
 from tests.http.control.tasks import put_work
 from tests.http.control.test_problems import full_disk
 
+from forewarn.control import authentication
 from forewarn.control.app import api_routes
 from forewarn.desk.refusals import (
     CALLERS_PER_MINUTE,
@@ -225,8 +226,9 @@ def test_flood_of_refusals_leaves_so_many_lines_and_a_number(
 
 
 def test_flood_without_a_valid_token_hides_no_refusal_of_a_token_at_the_same_address(
-    api: httpx2.Client,
+    api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(authentication, "EXCESS_SECONDS", 0.0)
     revoked = api.post("tokens", json={"name": "ada", "role": "viewer"}).json()["secret"]
     api.delete("tokens/ada")
     ada = api.post("tokens", json={"name": "ada", "role": "viewer"}).json()["secret"]

@@ -5,8 +5,8 @@ import pytest
 from fastapi import FastAPI
 from tests.http.conftest import MORNING
 
-from forewarn.desk.sessions import Sessions
-from forewarn.domain.access import LINK_LIFE, Principal
+from forewarn.desk.sessions import BEGINNINGS_PER_MINUTE, Sessions
+from forewarn.domain.access import LINK_LIFE, LINKS_OF_A_TOKEN, Principal
 from forewarn.domain.names import ScopeId
 from forewarn.domain.roles import Role
 
@@ -54,6 +54,26 @@ def test_code_and_session_open_nothing_in_the_api(app: FastAPI, api: httpx2.Clie
         refused = api.get("clock", headers={"Authorization": f"Bearer {each}"})
         assert refused.status_code == 401
         assert each not in refused.text
+
+
+def test_unused_links_of_a_token_are_limited(api: httpx2.Client) -> None:
+    made = [api.post("sign-in-links") for _ in range(LINKS_OF_A_TOKEN + 1)]
+
+    assert [each.status_code for each in made] == [201] * LINKS_OF_A_TOKEN + [429]
+    assert made[-1].json()["type"] == "urn:forewarn:problem:sign-in-links"
+    assert api.post("sign-in-links", headers=bearer(api, role=Role.VIEWER)).status_code == 201
+
+
+def test_links_that_are_used_at_once_are_limited_by_the_minute(
+    app: FastAPI, api: httpx2.Client
+) -> None:
+    sessions = Sessions(app.state.services)
+    for _ in range(BEGINNINGS_PER_MINUTE):
+        sessions.redeem(api.post("sign-in-links").json()["code"], HERE)
+
+    refused = api.post("sign-in-links")
+
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
 
 
 def test_link_needs_a_token(anonymous: httpx2.Client) -> None:

@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
+from forewarn.connections.streams import Streams
 from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.ports.store import Store, StoreUnavailableError
 
@@ -206,8 +207,9 @@ def test_heart_beat_carries_the_place_past_what_was_not_wanted(
 
 
 def test_hundred_watchers_see_the_same_and_share_the_reading(
-    api: httpx2.Client, events: str, ledger_watch: LedgerWatch
+    api: httpx2.Client, app: FastAPI, events: str, ledger_watch: LedgerWatch
 ) -> None:
+    app.state.services = replace(app.state.services, streams=Streams(100))
     threads = threading.active_count()
     with ExitStack() as stack:
         watchers = [stack.enter_context(watching(events)) for _ in range(100)]

@@ -38,7 +38,7 @@ RULES = {
     "inside": "put_event put_maintenance put_operation put_task",
     # The admin's.
     "refused": """
-        audit check_epoch ledger_after next_epoch next_notifications old_history
+        audit check_epoch count_links ledger_after next_epoch next_notifications old_history
         prepare_topology prune_answers prune_history prune_notifications prune_sessions
         prune_showings prune_tasks put_gate_answers put_memberships put_owner put_polled_at
         put_polls put_scenario_run put_schedule put_session put_setting put_showings

@@ -11,6 +11,7 @@ from forewarn.domain.access import (
     RoleTooLowError,
     SignedInAsAnotherError,
     SignInLinkError,
+    SignInLinksError,
     SignInTokenError,
     TokenExpiredError,
     TokenNameTakenError,
@@ -156,6 +157,11 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     ),
     (SignInTokenError(), {}, ["Unknown token", "ask an admin for a new one"]),
     (SignInLinkError(), {}, ["expired or was already used", "ask for a new one"]),
+    (
+        SignInLinksError("ada", 10),
+        {"name": "ada", "limit": 10},
+        ["ada already has 10 unused sign-in links", "Use one of them"],
+    ),
     (
         SignedInAsAnotherError("alice", "bob"),
         {"name": "alice", "other": "bob"},
