@@ -6,6 +6,8 @@ that whatever else the machine does shows in both. The attacker is a process of 
 core than the server. Like a guest with one slow processor, it gets half of that core: enough to
 send faster than the server takes, without keeping the neighbour's own process waiting. As root, the
 server and the neighbour run in real time, ahead of whatever else keeps the machine busy.
+
+While a viewer holds streams, an admin revokes its token, from the same address as behind a proxy.
 """
 
 import contextlib
@@ -74,6 +76,19 @@ ORDER: Final = b'{"event_type": "Reboot", "virtual_machines": [%b]}'
 LISTS: Final = ORDER % (b"[]," * (29 * 2**20 // 3))
 SOME_LISTS: Final = ORDER % b",".join([b"[]"] * 300_000)
 NAMES: Final = ORDER % b",".join(b'"vm-%044d"' % number for number in range(19_900))
+TOKEN: Final = b"TOKEN"
+"""What stands for the token of the viewer."""
+WATCH: Final = (
+    b"GET /api/v1/events/watch HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n\r\n"
+)
+LINK: Final = (
+    b"POST /api/v1/sign-in-links HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
+    b"Authorization: Bearer TOKEN\r\n\r\n"
+)
+SIGN_IN: Final = (
+    b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
+    b"Authorization: Bearer fw_wrong\r\n\r\n"
+)
 REFUSED: Final = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -97,6 +112,10 @@ def main() -> None:
         )
         for name in options.only or ATTACKS:
             _compare(name, pid, ports, options.seconds)
+            if name == "control streams":
+                with _attack(name, ports["control"], options.seconds):
+                    _revoke_token(ports["control"])
+                _create_token(ports["control"], {"role": "viewer"})
         _settle(pid, start)
 
 
@@ -192,10 +211,11 @@ def _hold(greeting: bytes) -> Callable[[int, float], None]:
 
     def attack(port: int, deadline: float) -> None:
         held: list[socket.socket] = []
+        sent = _with_token(greeting)
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 held.append(_connect(GREEDY, port))
-                held[-1].sendall(greeting)
+                held[-1].sendall(sent)
             if len(held) > SILENT:
                 held.pop(0).close()
             _rest()
@@ -208,19 +228,24 @@ def _flood(block: bytes, *, reads: bool = False) -> Callable[[int, float], None]
 
     def attack(port: int, deadline: float) -> None:
         connections: list[socket.socket] = []
+        sent = _with_token(block)
         while time.monotonic() < deadline:
             while len(connections) < 20:
                 connections.append(_connect(GREEDY, port))
                 connections[-1].setblocking(False)
             for connection in tuple(connections):
                 try:
-                    _exchange(connection, block, reads=reads)
+                    _exchange(connection, sent, reads=reads)
                 except OSError:
                     connection.close()
                     connections.remove(connection)
             _rest()
 
     return attack
+
+
+def _with_token(block: bytes) -> bytes:
+    return block.replace(TOKEN, Path("viewer.token").read_bytes()) if TOKEN in block else block
 
 
 def _exchange(connection: socket.socket, block: bytes, *, reads: bool) -> None:
@@ -280,6 +305,9 @@ ATTACKS: Final[Mapping[str, Callable[[int, float], None]]] = {
     "pipelined posts, reset": _reset(APPROVAL * 3000),
     "control connections": _hold(b""),
     "control header": _flood(b"GET / HTTP/1.1\r\nX: " + b"y" * (48 << 20)),
+    "control streams": _hold(WATCH),
+    "control sign-in links": _flood(LINK * 1000, reads=True),
+    "control sign-ins": _flood(SIGN_IN * 1000, reads=True),
     "control refusals": _flood(REFUSED * 1000),
     "control refusals, read": _flood(REFUSED * 1000, reads=True),
     "control body, refused": _post("relay", LISTS),
@@ -336,15 +364,32 @@ def _server(folder: Path) -> Iterator[tuple[int, Mapping[str, int]]]:
 
 
 def _create_token(port: int, order: Mapping[str, str]) -> None:
-    while not (admin := Path("admin.token")).exists():  # the server listens before it has one
+    while not Path("admin.token").exists():  # the server listens before it has one
         time.sleep(PAUSE)
-    bearer = f"Bearer {admin.read_text().strip()}"
+    answer = _ask_as_admin(port, "POST", "", name=f"a-{order['role']}", **order)
+    Path(f"{order['role']}.token").write_text(answer["secret"])
+
+
+def _revoke_token(port: int) -> None:
+    began, attempts = time.monotonic(), 1
+    while True:
+        try:
+            _ask_as_admin(port, "DELETE", "/a-viewer")
+            break
+        except ConnectionError:
+            attempts += 1
+    milliseconds = (time.monotonic() - began) * 1000
+    print(f"  an admin revoked the token within {milliseconds:.0f} ms, attempts: {attempts}")
+
+
+def _ask_as_admin(port: int, method: str, path: str, **order: str) -> Mapping[str, str]:
+    bearer = f"Bearer {Path('admin.token').read_text().strip()}"
     headers = {"Authorization": bearer, "Content-Type": "application/json"}
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
-    body = json.dumps({"name": f"a-{order['role']}", **order})
-    connection.request("POST", "/api/v1/tokens", body, headers)
-    Path(f"{order['role']}.token").write_text(json.load(connection.getresponse())["secret"])
-    connection.close()
+    connection = HTTPConnection("127.0.0.1", port, timeout=30, source_address=(GREEDY, 0))
+    with contextlib.closing(connection):
+        connection.request(method, f"/api/v1/tokens{path}", json.dumps(order), headers)
+        answer: Mapping[str, str] = json.load(connection.getresponse())
+    return answer
 
 
 if __name__ == "__main__":
