@@ -211,20 +211,24 @@ def test_finding_of_a_replica_among_others_names_it(made: RollOut) -> None:
 
 
 def test_replicas_that_are_away_behind_or_unlike_others_are_findings(made: RollOut) -> None:
-    identity = replace(LEADER.identity, version="1.3", settings={"notice": "when-enabled"})
+    settings = {"notice": "always", "history_retention": "365d"}
+    others = {"notice": "when-enabled", "history_retention": ""}
+    leader = replace(LEADER, identity=replace(LEADER.identity, settings=settings))
     (reported,) = examine_replica(ReplicaState(is_writable=False), SEEN)
     gone = replica("kvm-2", seen_at=SEEN - timedelta(seconds=10), findings=(reported,))
     slow = replica("kvm-3", changes_behind=5, lag=timedelta(seconds=3))
     late = replica("kvm-4", changes_behind=5, lag=timedelta(seconds=2))
-    other = replace(replica("kvm-5"), identity=identity)
+    unlike = replace(LEADER.identity, version="1.3", settings=others)
+    other = replace(replica("kvm-5"), identity=unlike)
 
-    found = find_problems(made.store, made.context(), LEADER, gone, slow, late, other)
+    found = find_problems(made.store, made.context(), leader, gone, slow, late, other)
 
     assert [each.sentence for each in found] == [
         "Replica kvm-2 at http://kvm-2:8170 was last seen 10s ago.",
         "Replica kvm-3 at http://kvm-3:8170 lags behind by 5 changes and 3s.",
         "The replicas differ in version: 1.2, 1.3.",
         "The replicas differ in notice: always, when-enabled.",
+        "The replicas differ in history_retention: 365d, not set.",
     ]
     assert {(each.check, each.verdict) for each in found} == {("replicas", FindingVerdict.WARN)}
     assert "forewarn replica forget kvm-2" in found[0].hint

@@ -196,7 +196,7 @@ def _find_differences(roll: RollCall) -> Iterator[Finding]:
     hint = "give all replicas the same version and settings"
     known = [{"version": each.identity.version, **each.identity.settings} for each in roll.present]
     for name in dict.fromkeys(name for each in known for name in each):
-        values = sorted({each[name] for each in known if name in each})
+        values = sorted({each[name] or "not set" for each in known if name in each})
         if len(values) > 1:
             yield doubtful(check, f"The replicas differ in {name}: {', '.join(values)}.", hint)
 
