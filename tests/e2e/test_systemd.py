@@ -37,6 +37,11 @@ def test_every_unit_has_a_limit() -> None:
     assert sorted(MOST_EXPOSED) == sorted(UNITS.iterdir())
 
 
+@pytest.mark.parametrize("unit", [UNIT, RELAY], ids=lambda unit: unit.stem)
+def test_unit_with_listeners_allows_many_open_files(unit: Path) -> None:
+    assert "\nLimitNOFILE=65536\n" in unit.read_text()
+
+
 @pytest.mark.parametrize("shipped", MOST_EXPOSED, ids=lambda unit: unit.stem)
 def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path, shipped: Path) -> None:
     unit = tmp_path / shipped.name
