@@ -6,8 +6,9 @@ the minute is over. Behind a proxy all callers share an address, so tokens are c
 addresses: a caller without a valid token hides no refusal of another's token.
 
 Wrong tokens and codes are counted in the same way, by address. With too many, the next wrong one is
-answered late. A right one never is, so that nobody locks out others who have the same address. Also
-late is a token that had too many requests beyond its limits: of streams, say, or sign-in links.
+answered late. A right one never is, so that no caller locks out others who have the same address.
+Requests with a token that was too often beyond its limits, such as of streams or sign-in links, are
+late as well.
 """
 
 import asyncio

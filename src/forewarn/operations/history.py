@@ -26,7 +26,7 @@ def settle_retention(
 ) -> datetime | None:
     """Store how long history is kept, and return the moment before which it may go, if any.
 
-    A paused server forgets nothing: somebody may be looking at a database that was restored.
+    A paused server forgets nothing: an operator may be looking at a restored database.
     """
     if find_pause(tx) is not None:
         return None
