@@ -28,7 +28,7 @@ from forewarn.executors.watcher import TaskWatcher
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.ports.leadership import NotLeadingError
-from forewarn.ports.store import LeaseLostError, Store
+from forewarn.ports.store import LeaseLostError, Store, StoreUnavailableError
 from forewarn.protocol.vocabulary import EventType
 from forewarn.settings import Settings, make_settings
 from forewarn.storage.lock import FileLeadership
@@ -57,10 +57,13 @@ class ContestedLeadership(FileLeadership):
         self.store = store
         self.offset = timedelta(0)
         self.readings = 0
+        self.is_away = False
         self.is_taken_back = threading.Event()
 
     def clock_offset(self) -> timedelta:
         self.readings += 1
+        if self.is_away:
+            raise StoreUnavailableError("The database is away.")
         return self.offset
 
     def resign(self, epoch: int) -> None:
@@ -276,6 +279,18 @@ def test_replica_whose_clock_is_off_does_not_take_the_lease(
 
     assert first == (0, 0)
     assert candidate.epoch == 1
+
+
+def test_leader_that_hands_over_stops_although_no_clock_answers(
+    candidate: Candidate, leadership: ContestedLeadership
+) -> None:
+    candidate.campaign()
+    leadership.is_away = True
+    candidate.hand_over()
+
+    candidate.look()
+
+    assert candidate.epoch == 0
 
 
 def test_replica_that_cannot_write_its_task_log_neither_leads_nor_begins_tasks(

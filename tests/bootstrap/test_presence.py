@@ -1,6 +1,7 @@
 """A replica among others: what they must agree on, and how long they are known."""
 
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -89,6 +90,18 @@ def test_maintenance_time_stays_within_the_tolerance_of_the_clock_that_servers_s
         context = assemble(shared, database.store, beginning, outside).context("ops")
 
     assert context.at - context.now == timedelta(seconds=5)
+
+
+def test_time_of_the_database_goes_on_while_the_machine_sleeps(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an event announced just after a suspend has its notice in the past."""
+    with opened(postgres_url) as database:
+        before = database.wall.now()
+        awake = time.clock_gettime(time.CLOCK_BOOTTIME)
+        monkeypatch.setattr(time, "clock_gettime", lambda _: awake + 1200)
+
+        assert database.wall.now() - before > timedelta(minutes=19)
 
 
 def test_replica_reports_by_itself(postgres_url: str) -> None:

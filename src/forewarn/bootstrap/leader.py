@@ -190,6 +190,8 @@ class Candidate:
             self._reports.warning("state_directory_not_writable", error=self.records_problem)
         if known and not self.records_problem:
             self._reports.info("state_directory_writable")
+        if self.is_resting:
+            return  # whatever the clock is, and whether or not the store answers
         self.clock_offset = self._leadership.clock_offset()
         is_off = abs(self.clock_offset) > self._clock_tolerance
         self._readings_off = self._readings_off + 1 if is_off else 0

@@ -1,5 +1,6 @@
 """Findings: what is wrong with a server, how bad it is, and what to do about it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,6 +21,17 @@ class Finding:
     verdict: FindingVerdict
     sentence: str
     hint: str = ""
+
+
+def read_finding(row: Mapping[str, str]) -> Finding:
+    """Return what *row* says; it may be of a newer release, which knows more."""
+    known = row["verdict"] in set(FindingVerdict)
+    return Finding(
+        check=row["check"],
+        verdict=FindingVerdict(row["verdict"]) if known else FindingVerdict.WARN,
+        sentence=row["sentence"],
+        hint=row.get("hint", ""),
+    )
 
 
 def fine(check: str, sentence: str) -> Finding:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, literal_column, select, true
 
-from forewarn.domain.finding import Finding, FindingVerdict
+from forewarn.domain.finding import Finding, read_finding
 from forewarn.domain.task import SILENT_AFTER
 from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall, name_replica
 from forewarn.ports.store import StoreUnavailableError
@@ -66,6 +66,12 @@ _REPLICAS: Final = (
 )
 
 
+def _elapsed_seconds() -> float:
+    """Return seconds that no operator sets; on Linux, with the time for which the machine slept."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
 class DatabaseReplicas:
     """The Replicas port; *store* knows which changes this one, *itself*, was told of.
 
@@ -105,13 +111,13 @@ class DatabaseReplicas:
         except StoreUnavailableError as error:
             self._store.note_contact(str(error))
             raise
-        self._last_seen = from_microseconds(seen_at), time.monotonic()
+        self._last_seen = from_microseconds(seen_at), _elapsed_seconds()
         self._store.note_contact(None)
 
     def now(self) -> datetime:
         """Return the time of the database, counted on since the last report."""
         seen_at, at = self._last_seen
-        return seen_at + timedelta(seconds=time.monotonic() - at)
+        return seen_at + timedelta(seconds=_elapsed_seconds() - at)
 
     def leave(self) -> None:
         """Say that this replica ends; those who cannot be told find out by themselves."""
@@ -161,7 +167,5 @@ def _known(row: Row[Any], *, is_leader: bool) -> KnownReplica:
         is_leader=is_leader,
         changes_behind=0 if row.last is None else row.last - row.last_change,
         lag=timedelta(0) if row.since is None else row.seen_at - row.since,
-        findings=tuple(
-            Finding(**{**each, "verdict": FindingVerdict(each["verdict"])}) for each in row.findings
-        ),
+        findings=tuple(map(read_finding, row.findings)),
     )

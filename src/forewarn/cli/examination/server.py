@@ -9,7 +9,7 @@ from typing import Final
 from forewarn.cli.errors import CommandError
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.session import Session
-from forewarn.domain.finding import Finding, FindingVerdict, doubtful, fine, wrong
+from forewarn.domain.finding import Finding, FindingVerdict, doubtful, fine, read_finding, wrong
 from forewarn.wording.durations import format_duration
 
 SKEWED: Final = timedelta(seconds=5)
@@ -39,7 +39,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
         is_refused = isinstance(error, ServerRefusedError) and error.problem["status"] in _TOKEN
         yield wrong("token" if is_refused else "findings", str(error), error.hint)
         return
-    found = [Finding(**{**e, "verdict": FindingVerdict(e["verdict"])}) for e in server["findings"]]
+    found = [read_finding(each) for each in server["findings"]]
     # The skew depends on the replica that answers; that a replica's clock is off is known of all.
     if all(each.check != "database clock" or each.verdict is FindingVerdict.OK for each in found):
         yield skew
