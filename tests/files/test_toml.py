@@ -77,6 +77,7 @@ def test_tables_are_known_by_their_names() -> None:
         ("\na = ", 2, "Invalid value"),
         ("a = '''\n\n", 2, "Expected"),
         (f"a = {'9' * 5000}\n", 1, "digits"),
+        (f"a = 0x{'f' * 5000}\n", 1, "digits"),
         (f"a = {'[' * 9000}{']' * 9000}\n", 1, "nested too deeply"),
     ],
 )
@@ -103,6 +104,12 @@ def test_line_is_found_or_given_up_in_a_moment_however_long_a_statement_is(
 
     assert TomlLines(text).find_key("x") == line
     assert time.thread_time() - began < 5
+
+
+def test_name_that_is_too_long_a_number_does_not_keep_other_lines_from_being_found() -> None:
+    lines = TomlLines(f"[[target]]\nname = 0x{'f' * 5000}\n[[target]]\nname = 'c'\n")
+
+    assert lines.find("target", 1, "name") == 4
 
 
 def test_place_has_the_line_if_it_is_known() -> None:

@@ -31,13 +31,15 @@ class NotTomlError(ForewarnError):
 def decode(text: str) -> dict[str, Any]:
     """Return what the TOML *text* says, or refuse with the line that is wrong."""
     try:
-        return tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
+        content = tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
+        repr(content)  # hexadecimal numbers may be too long to be written, unlike decimal ones
     except RecursionError:
         raise NotTomlError("its lists or tables are nested too deeply", 1) from None
     except ValueError as error:  # also for a number with too many digits
         found = re.search(r"\(at line ([0-9]+)", str(error))
         line = int(found[1]) if found else len(split_lines(text))
         raise NotTomlError(str(error), line) from error
+    return content
 
 
 def encode_table(name: str, entry: Mapping[str, Any]) -> str:
@@ -85,7 +87,7 @@ class TomlLines:
             if not key:
                 self.names[table, number] = ""
             elif key == "name" and (table, number) in self.names:
-                self.names[table, number] = str(value)
+                self.names[table, number] = value if isinstance(value, str) else ""
 
     def find(self, table: str, number: int, *keys: str) -> int | None:
         """Return the line of the first of *keys* that this [[table]] sets, or where it begins.
