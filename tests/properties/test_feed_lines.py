@@ -162,12 +162,29 @@ def test_hello_that_nobody_could_go_on_with_cannot_be_read(member: dict[str, obj
         {"addresses": [[]]},
         {"addresses": ["::zz"]},
         {"tags": [1]},
+        {"tags": {"a": float("nan")}},
+        {"update_domain": float("nan")},
+        {"fault_domain": "0"},
+        {"profile": {"mac_address": 5}},
     ],
 )
 def test_machine_that_no_board_could_show_cannot_be_read(member: dict[str, object]) -> None:
     vm = VirtualMachine(name=VmName("a"), scope_id=ScopeId("s"))
     line = json.loads(encode_line(Put(virtual_machines=(vm,))))
     line["virtual_machines"][0] |= member
+
+    with pytest.raises(FeedLineError, match="invalid line"):
+        decode_line(json.dumps(line).encode())
+
+
+@pytest.mark.parametrize(
+    "member",
+    [{"name": 5}, {"placement_group": 5}, {"update_domains": float("nan")}, {"fault_domains": "2"}],
+)
+def test_scope_that_no_board_could_show_cannot_be_read(member: dict[str, object]) -> None:
+    scope = DeliveryScope(kind=ScopeKind.SCALE_SET, name="a", placement_group="pg")
+    line = json.loads(encode_line(Put(scopes={ScopeId("s"): scope})))
+    line["scopes"][0] |= member
 
     with pytest.raises(FeedLineError, match="invalid line"):
         decode_line(json.dumps(line).encode())

@@ -243,12 +243,13 @@ def _empty_document(document_incarnation: int) -> Document:
 
 
 def _read_scope(content: Mapping[str, Any]) -> tuple[ScopeId, DeliveryScope]:
+    group = content["placement_group"]
     return ScopeId(intern(content["scope_id"])), DeliveryScope(
         kind=ScopeKind(content["kind"]),
-        name=content["name"],
-        placement_group=content["placement_group"],
-        update_domains=content["update_domains"],
-        fault_domains=content["fault_domains"],
+        name=_text(content["name"]),
+        placement_group=None if group is None else _text(group),
+        update_domains=_number(content["update_domains"]),
+        fault_domains=_number(content["fault_domains"]),
         policy=_NO_POLICY,
     )
 
@@ -259,12 +260,12 @@ def _read_vm(content: Mapping[str, Any]) -> VirtualMachine:
     return VirtualMachine(
         name=VmName(_text(content["name"])),
         scope_id=ScopeId(intern(content["scope_id"])),
-        update_domain=content["update_domain"],
-        fault_domain=content["fault_domain"],
+        update_domain=_number(content["update_domain"]),
+        fault_domain=_number(content["fault_domain"]),
         host=None if host is None else HostName(intern(host)),
         addresses=tuple(map(_address, content["addresses"])),
         vm_id=_text(content["vm_id"]),
-        tags=dict(content["tags"]) if content.get("tags") else _NO_TAGS,
+        tags=_read_texts(content["tags"]) if content.get("tags") else _NO_TAGS,
         labels=_NO_TAGS,
         profile=_read_profile(profile) if profile else NO_PROFILE,
         **shared,
@@ -278,13 +279,23 @@ def _text(value: Any) -> Any:
     return value
 
 
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(value)
+    return value
+
+
+def _read_texts(content: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _text(value) for key, value in content.items()}
+
+
 def _address(value: Any) -> Any:
     normalise_address(_text(value))
     return value
 
 
-def _read_profile(content: Mapping[str, str]) -> Profile:
-    return Profile(**{key: content[key] for key in PROFILE_KEYS if key in content})
+def _read_profile(content: Mapping[str, Any]) -> Profile:
+    return Profile(**_read_texts({key: content[key] for key in PROFILE_KEYS if key in content}))
 
 
 def _read_mark(content: Mapping[str, Any]) -> Mark:
