@@ -2,6 +2,7 @@
 # Only `make test-needs`, `make lab` and `make image` install system packages; they need root on Debian.
 PYTHON ?= python3
 WORKERS ?= 4
+SECONDS ?= 5
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
 INSTALL := sh scripts/install.sh $(UV) pip install --quiet --python $(BIN)/python
@@ -15,7 +16,7 @@ export REPOSITORY ?= $(patsubst %.git,%,$(filter https://%,$(shell git remote ge
 unexport PYTHONDONTWRITEBYTECODE
 
 # `make test` runs the files of these folders, and these files; `make test-slow` runs all others.
-FAST := agent/% contracts/% executors/% feed/% files/% front/% gates/% host_worker/% http/% notifications/% operations/% \
+FAST := agent/% contracts/% executors/% feed/% files/% front/% fuzz/% gates/% host_worker/% http/% notifications/% operations/% \
   outbound/% scheduler/% storage/% unit/% wording/% conformance/test_golden_documents.py \
   conformance/kit/test_grades.py conformance/kit/test_reports.py e2e/test_rollout.py e2e/test_service.py properties/test_feed.py
 NOT_FAST := executors/test_ssh.py http/control/test_openapi.py http/metadata/test_crowd.py http/metadata/test_replay.py \
@@ -33,7 +34,7 @@ NOT_COVERING := --ignore=tests/http/metadata/test_crowd.py \
   --deselect=tests/http/metadata/test_board.py::test_fleet_of_100_000_is_learned_at_once
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-needs quick coverage mutants lab image check format bench soak docs reference lock clean
+.PHONY: help demo test test-slow test-needs quick coverage mutants fuzz lab image check format bench soak docs reference lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -61,6 +62,9 @@ coverage: .venv/.dev  ## check that the rules have full branch coverage
 
 mutants: .venv/.dev  ## plant small bugs that tests must find
 	@$(BIN)/python scripts/mutants.py $(ARGS)
+
+fuzz: .venv/.fuzz  ## fuzz the parsers; SECONDS for each, TARGET for one
+	@nice $(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(TARGET)
 
 lab: .venv/.dev  ## test with real virtual machines; needs root on Debian
 	@sh scripts/lab_needs.sh
@@ -123,6 +127,7 @@ lock: .venv/.dev  ## pin the newest versions of all dependencies
 	@echo 'libvirt-python>=9' | $(COMPILE) - --output-file requirements/libvirt.txt
 	@echo 'apprise>=2' | $(COMPILE) - --constraints requirements/dev.txt --output-file requirements/notify.txt
 	@echo 'psycopg[binary]>=3.2' | $(COMPILE) - --constraints requirements/dev.txt --output-file requirements/postgres.txt
+	@echo 'atheris>=3,<3.1' | $(COMPILE) - --output-file requirements/fuzz.txt
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
@@ -139,6 +144,10 @@ clean:  ## remove everything that these commands created
 
 .venv/.dev: .venv/.runtime requirements/dev.txt
 	@$(INSTALL) --require-hashes --requirements requirements/dev.txt
+	@touch $@
+
+.venv/.fuzz: .venv/.dev requirements/fuzz.txt
+	@$(INSTALL) --require-hashes --requirements requirements/fuzz.txt
 	@touch $@
 
 .venv/bin/python:
