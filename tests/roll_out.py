@@ -259,20 +259,20 @@ class RollOut:
             if event.is_in_flight:
                 explained = self._explain_event(event)
                 said += [say_reason(reason) for reason in explained.reasons]
-        return tuple(dict.fromkeys(each for text in said for each in _COMMAND.findall(text)))
+        return tuple(dict.fromkeys(each for text in said for each in COMMAND_LINE.findall(text)))
 
     def _explain_event(self, event: ScheduledEvent) -> Explanation:
         return self.store.read(lambda read: explain_event(read, self.context(), event.event_id))
 
     def type(self, command: str) -> None:
         """Do what an operator does who types *command*."""
-        self.write(lambda tx: _carry_out(tx, self.context(), command))
+        self.write(lambda tx: carry_out_command(tx, self.context(), command))
 
     def try_out(self, command: str) -> None:
         """Fail unless *command* is accepted now; nothing remains of it."""
 
         def work(tx: Transaction) -> None:
-            _carry_out(tx, self.context(), command)
+            carry_out_command(tx, self.context(), command)
             raise _UndoneError
 
         with contextlib.suppress(_UndoneError):
@@ -311,13 +311,13 @@ class _UndoneError(Exception):
     pass
 
 
-_COMMAND: Final = re.compile(
+COMMAND_LINE: Final = re.compile(
     r"forewarn (?:resume|maintenance [a-z]+ [\w-]+(?: [\w/-]*\d[\w/-]*)?"
     r"|event [a-z]+ [\w-]+|task settle [\w/-]+ [a-z]+)"
 )
 
 
-def _carry_out(tx: Transaction, context: Context, command: str) -> None:
+def carry_out_command(tx: Transaction, context: Context, command: str) -> None:
     match command.split()[1:]:
         case ["resume"]:
             resume_server(tx, context)

@@ -105,11 +105,15 @@ def host_called(name: HostName) -> Host:
 
 @dataclass(slots=True)
 class Grant:
-    """A permit that is given unless the test says otherwise, and counts how often it is asked."""
+    """A permit that is given unless the test says otherwise, and counts how often it is asked.
+
+    It is valid for so many looks.
+    """
 
     is_given: bool = True
     asked: int = 0
     looks: int = 0
+    is_valid_for: int = 1000
     refusal: ImpactStatus = ImpactStatus.FAILED
     meanwhile: Callable[[], object] = int
 
@@ -120,7 +124,7 @@ class Grant:
 
     def is_valid(self) -> bool:
         self.looks += 1
-        return self.is_given
+        return self.is_given and self.looks <= self.is_valid_for
 
 
 class Withdrawn(Grant):

@@ -346,6 +346,22 @@ def test_permit_that_came_late_is_looked_at_once_more(tmp_path: Path) -> None:
     assert wait_for(executor, is_over).status is ImpactStatus.DONE
 
 
+def test_permit_is_looked_at_again_if_the_disk_was_slow_to_remember_the_begin(
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "runs"
+    executor = make_command(tmp_path, Command(run=("/bin/touch", str(runs))))
+    executor.permit_seconds = 0.0
+    permit = Grant(is_valid_for=1)
+
+    executor.begin(ORDER, permit)
+    executor.close()
+
+    assert executor.inquire(ORDER).status is ImpactStatus.FAILED
+    assert begin(executor) == executor.inquire(ORDER)
+    assert not runs.exists()
+
+
 def test_closing_waits_for_what_is_being_started_and_begins_nothing_more(tmp_path: Path) -> None:
     path = script(tmp_path, f"{until_file(tmp_path / 'end')}; echo $EVENT_VM >> {tmp_path}/runs")
     executor = make_command(tmp_path, Command(run=(str(path),)), places=1)

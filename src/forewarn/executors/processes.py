@@ -33,10 +33,16 @@ PERMIT_SECONDS: Final = 10.0
 """How long a permit may take to arrive without being looked at once more."""
 _MOST_SUCCESSORS: Final = 3
 _LOST: Final = "it was begun, but the process running it stopped before the result was known"
+_TOO_LATE: Final = "it was not begun, because its records took too long to be written"
 
 M = TypeVar("M")
 _Process: TypeAlias = subprocess.Popen[bytes]
 _Start: TypeAlias = Callable[[], _Process | None]
+
+
+def _start_daemon(work: Callable[[], None]) -> None:
+    # A daemon: the process may take hours, and the server may end before.
+    threading.Thread(target=work, daemon=True).start()
 
 
 class ImpossibleTaskError(ForewarnError):
@@ -106,6 +112,9 @@ class ProcessRunner(Generic[M]):
     places: int = PLACES
     places_of_host: int = PLACES_OF_HOST
     permit_seconds: float = PERMIT_SECONDS
+    elapsed: Callable[[], float] = elapsed_seconds
+    start_thread: Callable[[Callable[[], None]], None] = _start_daemon
+    start_process: Callable[..., _Process] = subprocess.Popen
     _free: _Places = field(init=False)
     _troubles: dict[TaskKey, Exception] = field(init=False, default_factory=dict)
     _successors: Counter[TaskKey] = field(init=False, default_factory=Counter)
@@ -183,10 +192,8 @@ class ProcessRunner(Generic[M]):
         if not self._free.take(host):
             return False
         self.log.starting[key] = threading.Event()
-        # A daemon: the process may take hours, and the server may end before.
-        thread = threading.Thread(target=self._carry_out, args=(key, host, start), daemon=True)
         try:
-            thread.start()
+            self.start_thread(partial(self._carry_out, key, host, start))
         except RuntimeError:  # there can be no more threads for now
             del self.log.starting[key]
             self._free.release(host)
@@ -211,14 +218,23 @@ class ProcessRunner(Generic[M]):
         if content is None:
             return None
         self.log.intend(task.key)
-        since = elapsed_seconds()
+        since = self.elapsed()
         if not permit.obtain():
             self.log.forget_intent(task.key)
             return None  # paused, or another owner's by now
-        if elapsed_seconds() - since > self.permit_seconds and not permit.is_valid():
+        if self._is_late(since, permit):
             return None
         file = self.log.claim(task.key, {"executor": self.program.name, **content})
-        return None if file is None else self._start(task.key, file, task.environment())
+        if file is None:
+            return None
+        if self._is_late(since, permit):  # the disk has kept it waiting
+            self.log.end(task.key, ImpactStatus.FAILED, _TOO_LATE)
+            os.close(file)
+            return None
+        return self._start(task.key, file, task.environment())
+
+    def _is_late(self, since: float, permit: Permit) -> bool:
+        return self.elapsed() - since > self.permit_seconds and not permit.is_valid()
 
     def _prepare(self, task: TaskInput, permit: Permit) -> Mapping[str, object] | None:
         """Return what the program finds in the file of *task*; None if there is nothing to run."""
@@ -237,7 +253,7 @@ class ProcessRunner(Generic[M]):
 
     def _start(self, key: TaskKey, file: int, variables: Mapping[str, str]) -> _Process | None:
         try:
-            return subprocess.Popen(  # noqa: S603 - our own
+            return self.start_process(
                 [*self.program.words, str(self.log.claim_path(key).absolute())],
                 env={**self.environment, **variables},
                 stdin=subprocess.DEVNULL,
