@@ -58,14 +58,28 @@ class Rounds:
         self._stopping.set()
         self._awake.set()
 
+    @property
+    def is_awake(self) -> bool:
+        """Whether somebody has woken it since the last round began."""
+        return self._awake.is_set()
+
+    def begins(self) -> bool:
+        """Tell whether another round is to begin; from now on, whoever wakes it means the next."""
+        self._awake.clear()  # before the look: whoever stops it from now on wakes it, too
+        return not self.is_stopping
+
+    def turn(self) -> float:
+        """Do one round; return in how many seconds the next is due, unless it is woken."""
+        wait: float | None = _PAUSE_AFTER_FAILURE
+        with self._holding_back_outages():
+            wait = self._work()
+        return self._every if wait is None else min(wait, self._every)
+
     def run(self) -> None:
         """Do rounds until stopped or the lease is lost."""
         try:
-            while not self._ends():
-                wait: float | None = _PAUSE_AFTER_FAILURE
-                with self._holding_back_outages():
-                    wait = self._work()
-                self._awake.wait(self._every if wait is None else min(wait, self._every))
+            while self.begins():
+                self._awake.wait(self.turn())
             if self._is_thorough:
                 with self._holding_back_outages():
                     self._work()
@@ -85,10 +99,6 @@ class Rounds:
     def pause(self, seconds: float) -> bool:
         """Let others go first within a round; tell whether it is to be the last."""
         return self._stopping.wait(seconds)
-
-    def _ends(self) -> bool:
-        self._awake.clear()  # before the look: whoever stops it from now on wakes it, too
-        return self.is_stopping
 
     @contextmanager
     def _holding_back_outages(self) -> Iterator[None]:

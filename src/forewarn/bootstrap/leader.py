@@ -76,7 +76,7 @@ class Candidate:
         self.is_clock_off = False
         self._readings_off = 0
         self._threads: tuple[SupervisedThread, ...] = ()
-        self._rounds = Rounds("leadership", self.look, every=_RENEW_SECONDS)
+        self.rounds: Final = Rounds("leadership", self.look, every=_RENEW_SECONDS)
 
     @property
     def epoch(self) -> int:
@@ -145,18 +145,18 @@ class Candidate:
     def hand_over(self) -> None:
         """Let another replica lead: resign, and do not campaign for a while."""
         self._resting_until = monotonic() + _REST_SECONDS
-        self._rounds.wake()
+        self.rounds.wake()
 
     def run(self) -> None:
         """Campaign, and hold on to what was gained, until stopped."""
-        self._rounds.run()
+        self.rounds.run()
         if leader := self._leader:
             self._drop()
             self._leadership.resign(leader.epoch)
 
     def stop(self) -> None:
         """Let the Leader's loops end after what they are at, and campaign no more."""
-        self._rounds.stop()
+        self.rounds.stop()
         for thread in self._threads:
             thread.stop()
 
@@ -176,7 +176,7 @@ class Candidate:
         if leader is not None and not is_held:
             self._reports.warning("lease_lost", epoch=leader.epoch)
             self._drop()
-        if self._leader is None and not self._rounds.is_stopping:
+        if self._leader is None and not self.rounds.is_stopping:
             with suppress(LeaseLostError):  # to somebody else, before the Leader was made
                 self.campaign()
 
@@ -204,7 +204,7 @@ class Candidate:
 
     def _start(self, leader: Leader, supervisor: Supervisor) -> Iterator[SupervisedThread]:
         # Whoever finds out that the lease is over ends, and has it looked at here at once.
-        over = self._rounds.wake
+        over = self.rounds.wake
         yield supervisor.start("scheduler", leader.scheduler.rounds, ended=over)
         yield supervisor.start("upkeep", leader.upkeep.rounds, ended=over)
         for courier in leader.couriers:

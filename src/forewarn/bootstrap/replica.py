@@ -49,6 +49,7 @@ from forewarn.ports.notifier import Notifier
 from forewarn.ports.replicas import Replicas
 from forewarn.ports.runner import Assigner
 from forewarn.ports.store import Store, Transaction
+from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.scheduler import Performance, Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import Settings
@@ -70,11 +71,12 @@ class Outside:
     Whoever makes *outbound* closes it. Without *runners*, operators do it all by hand. The
     *watcher* has them carry out the tasks of this node, whose records are the *archives*. With
     *sources*, the fleet follows what they say. Real time is measured by *wall*. *retention* is how
-    long history is kept, if not forever.
+    long history is kept, if not forever. Ids are made by *new_id*.
     """
 
     outbound: Outbound
     runners: Assigner = field(default_factory=Manual)
+    new_id: Callable[[], EventId] = new_id
     watcher: TaskWatcher | None = None
     archives: Sequence[Archive] = ()
     notifications: Notifications = field(default_factory=Notifications)
@@ -262,7 +264,7 @@ def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callabl
         if settings.is_shared:
             # Until it is noticed that the clock is off, it must not start events early.
             now = min(max(now, at - tolerance), at + tolerance)
-        return Context(who=who, now=now, at=at, new_id=new_id, rules=rules)
+        return Context(who=who, now=now, at=at, new_id=outside.new_id, rules=rules)
 
     return context
 
@@ -273,7 +275,7 @@ def _make_gates(outside: Outside, clock: Clock, *, woken: Callable[[], None]) ->
         outside.gates,
         outbound=outside.outbound,
         clock=clock,
-        wall=SystemClock(),
+        wall=outside.wall,
         woken=woken,
         waits=isinstance(clock, VirtualClock),
     )

@@ -9,8 +9,8 @@ loop, which answers polls meanwhile.
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -55,6 +55,7 @@ class Hub:
         *,
         heartbeat: float = HEARTBEAT_SECONDS,
         most_remembered: int = MOST_REMEMBERED,
+        make_pool: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self.feed: Final = secrets.token_hex(8)
         """What tells the sequences of this run from those of others."""
@@ -63,10 +64,11 @@ class Hub:
         self._noting = Lock()
         """For as long as it takes to count; the lock below may be held for longer."""
         self._sequence = 0
-        self._worker: ThreadPoolExecutor | None = None
+        self._make_pool = make_pool
+        self._worker: Executor | None = None
         """Works out what has changed, once there has been a subscription."""
         # Of their own: slow requests of operators may hold all threads that others share.
-        self._tellers = ThreadPoolExecutor(_TELLERS, thread_name_prefix="feed-teller")
+        self._tellers = make_pool(_TELLERS, "feed-teller")
         self._lock = Lock()
         self._told = 0
         """The last sequence that followers have been told of, or will be in their next round."""
@@ -159,7 +161,7 @@ class Hub:
     def _begin(self) -> None:
         with self._noting:
             if self._worker is None and not self._is_stopped:
-                self._worker = ThreadPoolExecutor(1, thread_name_prefix="feed")
+                self._worker = self._make_pool(1, "feed")
                 self._topology = self._board.topology
 
     def _admit(self, subscription: Subscription) -> None:

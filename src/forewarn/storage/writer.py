@@ -97,12 +97,15 @@ class WritingSession(Protocol):
 class _LateWorks:
     """Works that need the topology, for as long as all of it is being read with *load*.
 
-    Others are done meanwhile. These come back into the queue, with *again*.
+    Others are done meanwhile, if it *is_threaded*. These come back into the queue, with *again*.
     """
 
-    def __init__(self, load: Callable[[], object], again: Callable[[_Job], None]) -> None:
+    def __init__(
+        self, load: Callable[[], object], again: Callable[[_Job], None], *, is_threaded: bool
+    ) -> None:
         self._load = load
         self._again = again
+        self._is_threaded = is_threaded
         self._changing = Lock()
         self._jobs: list[_Job] = []
         self._thread: Thread | None = None
@@ -111,9 +114,11 @@ class _LateWorks:
         """Have *job* done when the topology is there."""
         with self._changing:
             self._jobs.append(job)
-            if self._thread is None:
+            if self._is_threaded and self._thread is None:
                 self._thread = Thread(target=self._run, name="forewarn-topology", daemon=True)
                 self._thread.start()
+        if not self._is_threaded:
+            self._run()
 
     def finish(self) -> None:
         """Wait until they are back in the queue."""
@@ -140,7 +145,8 @@ class _LateWorks:
 class Writer:
     """A thread with a connection, a queue and listeners; *database* is how people know it.
 
-    *load* reads all of the topology into the *cache*.
+    *load* reads all of the topology into the *cache*. Unless it *is_threaded*, works are done on
+    the thread of whoever submits them, before `submit` returns.
     """
 
     def __init__(
@@ -151,20 +157,24 @@ class Writer:
         listeners: ChangeListeners,
         *,
         load: Callable[[], object],
+        is_threaded: bool = True,
     ) -> None:
         self._database = database
         self._session = session
         self._cache = cache
         self._listeners = listeners
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._late = _LateWorks(load, self._queue.put)
+        self._late = _LateWorks(load, self._queue.put, is_threaded=is_threaded)
         self._closing = Lock()
         self._is_closed = False
         self.is_writable = True
         self.commits = Distribution(_GROUP_SIZES)
+        self._is_draining = False
         # A daemon, so that a program that forgot to close can end; databases survive that.
         self._thread = Thread(target=self._run, name="forewarn-writer", daemon=True)
-        self._thread.start()
+        self._is_threaded = is_threaded
+        if is_threaded:
+            self._thread.start()
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue *work*."""
@@ -173,10 +183,14 @@ class Writer:
             if self._is_closed:
                 raise StoreClosedError
             self._queue.put(_Job(work, future))
+        if not (self._is_threaded or self._is_draining):
+            self._drain()
         return future
 
     def is_current_thread(self) -> bool:
         """Tell whether the caller is a work or a listener, for which nobody could do the work."""
+        if not self._is_threaded:
+            return self._is_draining
         return current_thread() in {self._thread, self._listeners.teller}
 
     def write(self, work: Work[T]) -> T:
@@ -191,7 +205,8 @@ class Writer:
             if not self._is_closed:
                 self._is_closed = True
                 self._queue.put(None)
-        self._thread.join()
+        if self._is_threaded:
+            self._thread.join()
 
     def note_writable(self, reason: str | None) -> None:
         """Note *reason*, if the database cannot be written, and log it when that is news."""
@@ -210,6 +225,16 @@ class Writer:
             jobs = [job for job in jobs if job.is_wanted()]
             if jobs:
                 self._serve(jobs)
+
+    def _drain(self) -> None:
+        """Do all that is queued, also what is submitted meanwhile."""
+        self._is_draining = True
+        try:
+            while not self._queue.empty():
+                jobs, _ = self._next_jobs(is_open=True)
+                self._serve(jobs)
+        finally:
+            self._is_draining = False
 
     def _has_late_works(self) -> bool:
         self._late.finish()
