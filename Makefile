@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # `make test` runs the files of these folders, and these files; `make test-slow` runs all others.
 FAST := agent/% contracts/% executors/% feed/% files/% front/% fuzz/% gates/% host_worker/% http/% notifications/% operations/% \
-  outbound/% scheduler/% storage/% unit/% wording/% conformance/test_golden_documents.py \
+  outbound/% scheduler/% simulation/test_simulation.py storage/% unit/% wording/% conformance/test_golden_documents.py \
   conformance/kit/test_grades.py conformance/kit/test_reports.py e2e/test_rollout.py e2e/test_service.py properties/test_feed.py
 NOT_FAST := executors/test_ssh.py http/control/test_openapi.py http/metadata/test_crowd.py http/metadata/test_replay.py \
   storage/test_postgres_schema.py
@@ -34,7 +34,7 @@ NOT_COVERING := --ignore=tests/http/metadata/test_crowd.py \
   --deselect=tests/http/metadata/test_board.py::test_fleet_of_100_000_is_learned_at_once
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-needs quick coverage mutants fuzz lab image check format bench soak docs reference lock clean
+.PHONY: help demo test test-slow test-needs quick coverage mutants fuzz simulate simulate-mutants lab image check format bench soak docs reference lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -66,6 +66,13 @@ mutants: .venv/.dev  ## plant small bugs that tests must find
 fuzz: .venv/.fuzz  ## fuzz the parsers; SECONDS for each, TARGET for one
 	@nice $(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(TARGET)
 
+simulate: .venv/.dev  ## simulate a service under SEED, or under SEEDS seeds, for HOURS hours
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+	  $(if $(HOURS),--hours $(HOURS)) $(ARGS)
+
+simulate-mutants: .venv/.dev  ## plant small bugs that the simulation must find
+	@$(BIN)/python scripts/simulate_mutants.py $(ARGS)
+
 lab: .venv/.dev  ## test with real virtual machines; needs root on Debian
 	@sh scripts/lab_needs.sh
 	@$(PYTEST) --timeout 1800 tests/lab --no-skips
@@ -84,6 +91,7 @@ check: .venv/.dev  ## check format, lint, types, layers, wording, names
 	@$(BIN)/python scripts/check_wording.py
 	@$(BIN)/python scripts/check_names.py
 	@$(BIN)/python scripts/mutants.py --check
+	@$(BIN)/python scripts/simulate_mutants.py --check
 
 format: .venv/.dev  ## format the code
 	@$(BIN)/ruff format --quiet .

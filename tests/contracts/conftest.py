@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import pytest
 from tests.postgres import Cluster
+from tests.simulation.database import Database, SimulatedStore
+from tests.simulation.world import Process, World
 
 from forewarn.ports.store import Store
 from forewarn.storage.postgres import open_postgres
@@ -29,9 +31,21 @@ def shared_url(postgres: Cluster) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave tests that need threads out of the simulation, which has one."""
+    items[:] = [
+        item
+        for item in items
+        if "simulated" not in item.name or item.get_closest_marker("threads") is None
+    ]
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "simulated"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Path) -> OpenStore:
     """Open the same database each time; what differs between adapters ends here."""
+    if request.param == "simulated":
+        database = Database(World(0))
+        return lambda: SimulatedStore(database, Process("r0"), node="db-1:0")
     if request.param == "postgresql":
         url = request.getfixturevalue("shared_url")
         request.getfixturevalue("postgres").renew(url)

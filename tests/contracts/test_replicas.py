@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import pytest
 from tests.replicas import ITSELF
+from tests.simulation.database import SimulatedLeadership, SimulatedReplicas, SimulatedStore
 from tests.waiting import wait_until
 
 from forewarn.clocks import SystemClock
@@ -28,6 +29,9 @@ def parts(store: Store) -> Iterator[Parts]:
         yield replicas, leadership
         leadership.close()
         replicas.leave()
+    elif isinstance(store, SimulatedStore):
+        store.holder = ITSELF.replica_id
+        yield SimulatedReplicas(store, ITSELF), SimulatedLeadership(store, store.holder)
     else:
         yield SoleReplica(store, ITSELF, now=SystemClock().now), FileLeadership(store)
 

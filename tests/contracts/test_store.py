@@ -952,6 +952,7 @@ def _order(topology: Topology) -> tuple[list[str], ...]:
 # Transactions.
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("failing", [{0}, {1}, {0, 1}, {1, 2}, {0, 2}, {3}])
 def test_raising_work_leaves_nothing_and_its_neighbours_everything(
     store: Store, failing: set[int]
@@ -980,6 +981,7 @@ def test_raising_work_leaves_nothing_and_its_neighbours_everything(
     assert store.is_writable()
 
 
+@pytest.mark.threads
 def test_work_sees_what_its_predecessors_in_the_queue_did(store: Store) -> None:
     with held(store):
         store.submit(_apply(_fleet("web-0")))
@@ -1000,6 +1002,7 @@ def test_row_that_breaks_a_rule_is_the_error_of_its_work_alone(store: Store) -> 
     assert store.write(_full_work(1)) == 1
 
 
+@pytest.mark.threads
 def test_canceled_work_is_not_done(store: Store) -> None:
     with held(store):
         future = store.submit(_full_work(0))
@@ -1029,6 +1032,7 @@ def test_listeners_have_seen_the_commit_before_it_is_acknowledged(store: Store) 
     assert seen == [(change, document, topology)]
 
 
+@pytest.mark.threads
 def test_works_committed_together_are_one_change_with_the_latest_documents(store: Store) -> None:
     recorder = _Recorder()
     lone = ScopeId("virtual-machine/lone")
@@ -1119,6 +1123,7 @@ def test_watchers_hear_of_what_is_reserved_also_if_the_leader_records_it(store: 
     assert recorder.changes == [StoreChange(has_tasks=True)]
 
 
+@pytest.mark.threads
 def test_what_the_leader_records_is_no_work_unless_others_record_some(store: Store) -> None:
     epoch, recorder = store.write(lambda tx: tx.next_epoch()), _Recorder()
     store.listen(recorder)
@@ -1207,6 +1212,7 @@ def test_epoch_that_no_leader_was_given_is_refused(store: Store) -> None:
     assert (refusal.value.epoch, refusal.value.current) == (current + 1, current)
 
 
+@pytest.mark.threads
 def test_write_is_committed_before_it_is_answered(store: Store) -> None:
     found: SimpleQueue[str | None] = SimpleQueue()
 
@@ -1243,6 +1249,7 @@ def test_what_gates_answered_is_read_as_it_was_put(store: Store) -> None:
 # Many at once.
 
 
+@pytest.mark.threads
 def test_writes_of_many_threads_are_all_there(store: Store) -> None:
     def write_many(thread: int) -> list[int]:
         return [store.write(_full_work(thread * 100 + number)) for number in range(100)]
@@ -1256,6 +1263,7 @@ def test_writes_of_many_threads_are_all_there(store: Store) -> None:
     assert len(store.read(lambda reading: reading.audit())) == 800
 
 
+@pytest.mark.threads
 def test_readers_see_one_moment_while_others_write(store: Store) -> None:
     stop = Signal()
 
