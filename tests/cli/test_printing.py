@@ -23,6 +23,8 @@ SAYS_ENOUGH = {
     "no-answer": "it says that the server is stopping",
     "origin-refused": "only browsers are told so",
     "busy": "it says to try again",
+    "stream-limit": "it says to close one",
+    "sign-in-links": "it says to use one, or to wait",
     "form": "only the console says so",
     "unknown-fetched-task": "only hosts that fetch their work are told so",
     "taking-refused": "only hosts that fetch their work are told so",

@@ -1,7 +1,10 @@
 """How long we wait for what, and how much we take."""
 
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from forewarn.protocol.errors import ForewarnError
 
@@ -97,3 +100,51 @@ class Limits:
         # Nobody takes all, and the polls that one machine may park (64) all find room.
         default_factory=lambda: max(metadata_connections() // 4, 64)
     )
+
+
+class Streams:
+    """The open streams, by token: so many *of_token*. Used on one event loop.
+
+    If the *newest_wins*, one that has no room takes the place of the oldest, which may be dead.
+    """
+
+    def __init__(self, of_token: int, *, newest_wins: bool = False) -> None:
+        self._of_token = of_token
+        self._newest_wins = newest_wins
+        # Of each token, how to drop each of its streams.
+        self._open: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
+
+    @contextmanager
+    def place(self, token: str, scope: Mapping[str, Any]) -> Iterator[None]:
+        """Hold a place for a stream of *token*, or refuse it with StreamLimitError."""
+        drop = of_connection(scope, "drop", lambda: None)
+        try:
+            self._begin(token, of_connection(scope, "begin_stream", lambda: None))
+            self._open[token].append(drop)
+            yield
+        finally:
+            self._end(token, drop)
+
+    def _begin(self, token: str, begin: Callable[[], None]) -> None:
+        own, refusal = self._open[token], StreamLimitError("A token", self._of_token)
+        if len(own) < self._of_token:
+            try:
+                return begin()
+            except StreamLimitError as error:
+                refusal = error
+        if not self._newest_wins or not own:
+            raise refusal
+        own.pop(0)()
+        return self._begin(token, begin)
+
+    def _end(self, token: str, drop: Callable[[], None]) -> None:
+        own = self._open[token]
+        if drop in own:
+            own.remove(drop)
+        if not own:
+            del self._open[token]
+
+
+def of_connection(scope: Mapping[str, Any], name: str, default: Any) -> Any:
+    """Return what the connection of a request can do; *default* if it is none of ours."""
+    return scope.get("extensions", {}).get("connection", {}).get(name, default)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 from typing import Final, Protocol
 
-from forewarn.connections.streams import Streams
+from forewarn.connections.limits import Streams
 from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.domain.access import Principal
 from forewarn.domain.errors import ConflictError, says

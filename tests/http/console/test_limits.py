@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from tests.http.conftest import TOKEN
 from tests.http.console.conftest import COOKIE, HOST, SECRETS, SignIn
 
-from forewarn.connections.streams import Streams
+from forewarn.connections.limits import Streams
 from forewarn.console import app as console_app
 from forewarn.console.app import create_console
 from forewarn.console.pulse import Pulse

@@ -13,8 +13,7 @@ from tests.http.conftest import Wall
 from tests.http.control.test_connections import Listener, compose, listening, read_all, read_reply
 from tests.waiting import wait_until
 
-from forewarn.connections.limits import Limits
-from forewarn.connections.streams import Streams
+from forewarn.connections.limits import Limits, Streams
 from forewarn.control import authentication
 from forewarn.desk.refusals import EXCESS_SECONDS, LINES_PER_MINUTE, Refusals
 from forewarn.desk.services import Services

@@ -20,8 +20,7 @@ from tests.http.control.test_connections import (
 from tests.waiting import wait_until
 
 from forewarn.connections.crowd import Crowd, Holder, Origin
-from forewarn.connections.limits import Limits, StreamLimitError, streams_within
-from forewarn.connections.streams import Streams
+from forewarn.connections.limits import Limits, StreamLimitError, Streams, streams_within
 from forewarn.desk.services import STREAMS_OF_A_TOKEN, Services
 
 NARROW = Limits(connections=8, connections_per_origin=8)

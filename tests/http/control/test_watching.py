@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from forewarn.connections.streams import Streams
+from forewarn.connections.limits import Streams
 from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.ports.store import Store, StoreUnavailableError
 
