@@ -14,7 +14,6 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 
 from forewarn.control.fastapi_parts import needed_roles
 from forewarn.domain.access import Principal
@@ -45,10 +44,7 @@ class BodyRoute(APIRoute):
             if self.body_field is None:
                 return await handle(request)
             request = _MeasuredRequest(request.scope, request.receive)
-            try:
-                body = await request.body()
-            except ClientDisconnect:
-                return Response(status_code=400)  # which nobody reads
+            body = await request.body()
             if len(body) <= _LARGE:
                 measure(body)
                 return await handle(request)

@@ -11,6 +11,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from forewarn.connections.limits import StreamLimitError
@@ -216,6 +217,11 @@ def handle_problems(app: FastAPI) -> None:
     """Have *app* answer every error with a problem document."""
     for kind in (ForewarnError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _refuse)
+    app.add_exception_handler(ClientDisconnect, _give_up)
+
+
+def _give_up(_request: Request, _disconnect: Exception) -> Response:
+    return Response(status_code=400)  # which nobody reads
 
 
 def _refuse(request: Request, error: Exception) -> Response:

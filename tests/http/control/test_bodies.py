@@ -213,11 +213,25 @@ def test_large_bodies_are_worked_on_one_at_a_time(
     assert (gates.most > 1) == at_once
 
 
+@pytest.mark.parametrize(
+    ("role", "path"),
+    [
+        (Role.OPERATOR, "events"),
+        (Role.ADMIN, "fleet"),
+        (Role.RELAY, "front/host-work/impact:reboot/reboot/take"),
+    ],
+)
 def test_client_that_goes_within_its_body_leaves_no_traceback(
-    listener: Listener, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    listener: Listener,
+    secret_of: Callable[[Role], str],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    role: Role,
+    path: str,
 ) -> None:
+    headers = {"Authorization": f"Bearer {secret_of(role)}", "Content-Length": "100"}
     with listener.connect() as connection:
-        connection.sendall(compose("POST", "/api/v1/events", {"Content-Length": "100"}) + b"{")
+        connection.sendall(compose("POST", f"/api/v1/{path}", headers) + b"{")
         wait_until(lambda: listener.server.server_state.tasks, "the request to begin")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wait_until(lambda: not listener.server.server_state.tasks, "the handler to end")
