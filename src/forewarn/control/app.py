@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
@@ -98,6 +99,8 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     )
     app.state.services = services
     app.state.large_bodies = asyncio.Lock()
+    app.state.openapi = b""
+    app.state.turn_of_openapi = asyncio.Lock()
     app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)
     app.router.routes.extend(_routes())
     app.router.routes.extend(relay_routes())
@@ -117,9 +120,14 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     return app
 
 
-def _show_openapi(request: Request) -> Response:
-    # On a thread, because the first time takes so long that others would have to wait.
-    return JSONResponse(request.app.openapi())
+async def _show_openapi(request: Request) -> Response:
+    app = request.app
+    # Once, because it is long, and who asks for it needs no token. On a thread, because it takes so
+    # long that others would have to wait.
+    async with app.state.turn_of_openapi:
+        if not app.state.openapi:
+            app.state.openapi = await run_in_threadpool(lambda: JSONResponse(app.openapi()).body)
+    return Response(app.state.openapi, media_type="application/json")
 
 
 @cache

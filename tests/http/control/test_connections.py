@@ -9,6 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPResponse
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 import uvicorn
@@ -39,10 +40,14 @@ class Listener:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def connect(self, source: str = "127.0.0.1") -> socket.socket:
-        return socket.create_connection(
-            self._socket.getsockname(), timeout=TIMEOUT, source_address=(source, 0)
-        )
+    def connect(self, source: str = "127.0.0.1", *, receive_bytes: int = 0) -> socket.socket:
+        connection = socket.socket()
+        if receive_bytes:  # for a window as small, it has to be said before there is a connection
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connection.settimeout(TIMEOUT)
+        connection.bind((source, 0))
+        connection.connect(self._socket.getsockname())
+        return connection
 
     def stop(self) -> None:
         self.server.should_exit = True
@@ -238,3 +243,25 @@ def test_broken_body_under_a_running_handler_leaves_no_traceback(
 
         assert read_all(connection).count(b"HTTP/1.1 ") == 1
     assert not caplog.records
+
+
+def test_openapi_document_is_written_once_however_many_ask(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for it needs no token, and writing it takes most of a second."""
+    made: list[None] = []
+
+    def make() -> dict[str, Any]:
+        made.append(None)
+        sleep(0.2)
+        return {"openapi": "3.1.0"}
+
+    monkeypatch.setattr(app, "openapi", make)
+    with listening(app) as listener, ExitStack() as stack:
+        asking = [stack.enter_context(listener.connect()) for _ in range(4)]
+        for connection in asking:
+            connection.sendall(compose("GET", "/api/openapi.json"))
+        answers = {read_reply(connection) for connection in asking}
+
+    assert answers == {(200, b'{"openapi":"3.1.0"}')}
+    assert len(made) == 1
