@@ -48,11 +48,13 @@ def test_operators_come_through_nginx(tmp_path: Path, blocks: list[Block]) -> No
             wait_until(lambda: answers(secure, tmp_path), "nginx does not answer", START_SECONDS)
             token = {"Authorization": f"Bearer {(tmp_path / 'admin.token').read_text().strip()}"}
             listed = ask(secure, "/api/v1/virtual-machines", tmp_path, token)
+            fleet = ask(secure, "/api/v1/fleet", tmp_path, token, body=b" " * 2**21)
             metrics = ask(secure, "/metrics", tmp_path)
             moved = ask(plain, "/", None)
         finally:
             proxy.terminate()
             server.kill()
+    assert fleet.status != 413
     assert (listed.status, metrics.status, moved.status) == (200, 401, 301)
     assert moved.headers["Location"] == f"https://{NAME}/"
 
@@ -79,7 +81,11 @@ def answers(port: int, folder: Path) -> bool:
 
 
 def ask(
-    port: int, path: str, folder: Path | None, headers: dict[str, str] | None = None
+    port: int,
+    path: str,
+    folder: Path | None,
+    headers: dict[str, str] | None = None,
+    body: bytes | None = None,
 ) -> HTTPResponse:
     """Return the answer to a request that names the host of the page."""
     if folder is None:
@@ -88,7 +94,8 @@ def ask(
         context = ssl.create_default_context(cafile=str(folder / "control.pem"))
         context.check_hostname = False
         connection = HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
-    connection.request("GET", path, headers={"Host": NAME, **(headers or {})})
+    method = "POST" if body else "GET"
+    connection.request(method, path, body, headers={"Host": NAME, **(headers or {})})
     answer = connection.getresponse()
     answer.read()
     connection.close()
