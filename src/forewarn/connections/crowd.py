@@ -2,8 +2,9 @@
 
 Connections count together by origin: a virtual machine, an address, a network. Nobody holds more
 than a share. When all are taken, idle connections go: those of strangers first, then those of the
-biggest holder; and then streams, which come back by themselves. Streams never take the last
-connections, so that a request always finds one. In each turn of the event loop an origin gets so
+biggest holder; then streams, which come back by themselves; and then requests whose client keeps
+us waiting for the body, or does not read the answer. Streams never take the last connections, so
+that a request always finds one. In each turn of the event loop an origin gets so
 much done and no more; the rest of what it asks for waits, while others are answered. An origin that
 sends requests before it has the answers to others also rests between two turns, so that it never
 has the event loop to itself.
@@ -14,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address, ip_network
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Protocol
 
 import structlog
@@ -67,6 +68,9 @@ class Member(Protocol):
 
     def is_idle(self) -> bool:
         """Tell whether nothing that it asked for is being answered."""
+
+    def is_stalled(self) -> bool:
+        """Tell whether it is up to its client to go on: to send a body, or to read an answer."""
 
     def drop(self) -> None:
         """End the connection at once."""
@@ -160,7 +164,7 @@ class Crowd:
         self._number += 1
         share = self._limits.connections_per_origin
         if holder.origin.has_share and len(holder.members) > share:
-            has_room = self._drop_one(holder, member) or self._drop_one(holder, is_stream=True)
+            has_room = self._drop_idle(holder, member) or self._drop_busy(holder)
         else:
             has_room = self._number <= self._limits.connections or self._make_room(holder, member)
         if has_room:
@@ -217,22 +221,33 @@ class Crowd:
             biggest = sorted(some.values(), key=lambda holder: len(holder.members), reverse=True)[
                 :_TRIED
             ]
-            if any(self._drop_one(each, newcomer) for each in biggest):
+            if any(self._drop_idle(each, newcomer) for each in biggest):
                 return True
             looked_at |= some
-        most = max(looked_at.values(), key=lambda holder: len(holder.streams))
-        return self._drop_one(most, is_stream=True)
+        biggest = sorted(
+            looked_at.values(),
+            key=lambda holder: (len(holder.streams), len(holder.members)),
+            reverse=True,
+        )
+        return any(map(self._drop_busy, biggest[:_TRIED]))
 
-    def _drop_one(
-        self, holder: Holder, newcomer: Member | None = None, *, is_stream: bool = False
-    ) -> bool:
-        """Drop the oldest stream of *holder*, or the oldest idle connection beside *newcomer*."""
+    def _drop_idle(self, holder: Holder, newcomer: Member) -> bool:
+        """Drop the oldest idle connection of *holder* beside *newcomer*."""
         idle = (each for each in holder.members if each is not newcomer and each.is_idle())
-        member = next(iter(holder.streams) if is_stream else idle, None)
+        return self._drop(holder, next(idle, None))
+
+    def _drop_busy(self, holder: Holder) -> bool:
+        """Drop the oldest stream of *holder*, or else the oldest stalled connection."""
+        stalled = (each for each in holder.members if each.is_stalled())
+        member = next(chain(holder.streams, stalled), None)
+        if member is not None:
+            what = "stream" if member in holder.streams else "slow request"
+            self.troubles.note(holder.origin.name, f"{what} dropped, no connection left")
+        return self._drop(holder, member)
+
+    def _drop(self, holder: Holder, member: Member | None) -> bool:
         if member is None:
             return False
-        if is_stream:
-            self.troubles.note(holder.origin.name, "stream dropped, no connection left")
         self.leave(member, holder)
         member.drop()
         return True

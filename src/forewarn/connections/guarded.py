@@ -186,6 +186,9 @@ class GuardedProtocol(NoUpgradeProtocol):
     def is_idle(self) -> bool:
         return self._gives_way or (not self._held and not self._is_answering())
 
+    def is_stalled(self) -> bool:
+        return self._awaited in {_Awaited.BODY, _Awaited.LAST_BODY, _Awaited.READING}
+
     def drop(self) -> None:
         self.crowd.leave(self, self._holder)
         self.transport.abort()

@@ -71,6 +71,9 @@ class HandshakeProtocol(SSLProtocol):
     def is_idle(self) -> bool:
         return True
 
+    def is_stalled(self) -> bool:
+        return False
+
     def drop(self) -> None:
         self._accepted.abort()
 

@@ -89,6 +89,9 @@ class Poller:
     def is_idle(self) -> bool:
         return self._wait is None
 
+    def is_stalled(self) -> bool:
+        return False
+
     def drop(self) -> None:
         self.leave()
 

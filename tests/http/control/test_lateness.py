@@ -1,6 +1,7 @@
 """Callers who overdo it are late: addresses with wrong tokens, and tokens beyond their limits."""
 
 import select
+import threading
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -10,7 +11,14 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from tests.http.conftest import Wall
-from tests.http.control.test_connections import Listener, compose, listening, read_all, read_reply
+from tests.http.control.test_connections import (
+    TIMEOUT,
+    Listener,
+    compose,
+    listening,
+    read_all,
+    read_reply,
+)
 from tests.waiting import wait_until
 
 from forewarn.connections.limits import Limits, Streams
@@ -144,15 +152,16 @@ def test_connection_gives_way_only_until_the_late_answer(
     guessing: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authentication, "EXCESS_SECONDS", 0.0)
-    unfinished = compose("POST", "/api/v1/events", {"Content-Length": "10"}) + b"{"
+    may_answer = threading.Event()
+    monkeypatch.setattr(guessing, "openapi", lambda: {"in_time": may_answer.wait(TIMEOUT)})
     limits = Limits(connections=1, connections_per_origin=1)
     with listening(guessing, limits) as listener, listener.connect() as connection:
         connection.sendall(compose("GET", "/api/v1/clock", WRONG))
         assert read_reply(connection)[0] == 401
-        connection.sendall(unfinished)
+        connection.sendall(compose("GET", "/api/openapi.json"))
         wait_until(lambda: listener.server.server_state.tasks, "the request to begin")
 
         with listener.connect() as newcomer:
             assert read_all(newcomer) == b"", "there is no room"
-        connection.sendall(b"}        ")
-        assert read_reply(connection)[0] == 422
+        may_answer.set()
+        assert read_reply(connection) == (200, b'{"in_time":true}')

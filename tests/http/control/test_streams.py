@@ -124,6 +124,43 @@ def test_stream_gives_way_to_a_request_if_all_other_connections_are_busy(
     assert "stream dropped, no connection left" in [line.get("problem") for line in logs]
 
 
+def test_request_gives_way_if_its_client_is_slow_and_all_connections_are_busy(
+    app: FastAPI, api: httpx2.Client
+) -> None:
+    """A viewer must not keep an admin out by requests that it never finishes."""
+    secret = create(api, "ada")
+    bearer = {"Authorization": f"Bearer {secret}", "Content-Length": "10"}
+    unfinished = compose("POST", "/api/v1/maintenances/plan", bearer) + b"{"
+    with listening(app, NARROW) as listener, ExitStack() as stack, capture_logs() as logs:
+        slow = [stack.enter_context(listener.connect()) for _ in range(8)]
+        for connection in slow:
+            connection.sendall(unfinished)
+        wait_until(lambda: len(listener.server.server_state.tasks) == 8, "the requests to begin")
+
+        assert revoke(listener, "ada") == 200
+        wait_until(partial(is_closed, slow[0]), "the oldest request to be dropped")
+        assert not any(map(is_closed, slow[1:]))
+    assert "slow request dropped, no connection left" in [line.get("problem") for line in logs]
+
+
+def test_answer_that_is_not_read_gives_way_if_all_connections_are_busy(app: FastAPI) -> None:
+    limits = replace(NARROW, write_seconds=600)
+    with listening(app, limits) as listener, ExitStack() as stack:
+        for _ in range(8):
+            connection = stack.enter_context(listener.connect(receive_bytes=2048))
+            connection.sendall(compose("GET", "/api/openapi.json") * 30)
+        wait_until(lambda: len(listener.server.server_state.tasks) == 8, "the requests to begin")
+
+        wait_until(lambda: finds_room(listener), "the oldest answer to be dropped")
+
+
+def finds_room(listener: Listener) -> bool:
+    try:
+        return revoke(listener, "nobody") == 404
+    except OSError:
+        return False
+
+
 def is_closed(connection: socket.socket) -> bool:
     connection.setblocking(False)
     try:
@@ -208,6 +245,9 @@ class Busy:
 
     def is_idle(self) -> bool:
         return self._is_free
+
+    def is_stalled(self) -> bool:
+        return False
 
     def drop(self) -> None:
         self.is_dropped = True

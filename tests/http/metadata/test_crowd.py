@@ -265,6 +265,9 @@ class Silent:
     def is_idle(self) -> bool:
         return True
 
+    def is_stalled(self) -> bool:
+        return False
+
     def drop(self) -> None:
         """Be gone."""
 
