@@ -51,6 +51,7 @@ from forewarn.protocol.errors import (
     MalformedDocumentError,
     MalformedStartRequestsError,
 )
+from forewarn.protocol.identity import Identity
 from forewarn.protocol.start_requests import decode_start_requests, encode_start_requests
 from forewarn.protocol.versions import API_VERSIONS, NEWEST
 from forewarn.protocol.vocabulary import event_id
@@ -75,6 +76,8 @@ def documents(body: bytes) -> None:
     assert find_flaw(Response(status=200, body=body)) is None
     if document is None:
         return
+    for event in document.events:
+        event.affects(Identity(name="vmss_18", host_name=event.description))
     for version in API_VERSIONS:
         shown = decode_document(encode_document(document, version))
         assert shown is not None
