@@ -22,7 +22,9 @@ def read_dhclient(content: bytes) -> IPv4Address | None:
 
     The value is `a8:3f:81:10`, or `"A\"\\$"` where the four bytes happen to be printable.
     """
-    found = re.findall(rb'^\s*option unknown-245 (?:"(.*)"|([0-9a-f:]+));$', content, re.MULTILINE)
+    found = re.findall(
+        rb'^[ \t]*option unknown-245 (?:"(.*)"|([0-9a-f:]+));$', content, re.MULTILINE
+    )
     if not found:
         return None
     quoted, digits = found[-1]

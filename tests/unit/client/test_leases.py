@@ -1,5 +1,6 @@
 """What the DHCP clients of Linux really leave behind; leases/README.md says how it was got."""
 
+import time
 from collections.abc import Callable
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -47,6 +48,13 @@ def test_file_of_a_real_client_without_the_option_has_no_address(
     name: str, read: Callable[[bytes], IPv4Address | None]
 ) -> None:
     assert read((LEASES / name).read_bytes()) is None
+
+
+def test_long_file_of_blank_lines_is_read_in_a_moment() -> None:
+    began = time.thread_time()
+
+    assert read_dhclient(b"\n" * 100_000) is None
+    assert time.thread_time() - began < 1
 
 
 def test_last_of_several_dhclient_leases_counts() -> None:
