@@ -26,7 +26,8 @@ FAST_TESTS := $(filter-out $(NOT_FAST:%=tests/%),$(filter $(FAST:%=tests/%),$(TE
 SLOW_TESTS := $(filter-out $(FAST_TESTS),$(TESTS))
 folders = $(sort $(foreach each,$(1),$(word 2,$(subst /, ,$(each)))))
 # Full branch coverage depends on these tests; NOT_COVERING are tests that measure time.
-COVERING := bootstrap/test_presence.py cli/test_output.py cli/test_settings.py contracts files front gates \
+COVERING := bootstrap/test_admin_token.py bootstrap/test_presence.py cli/test_output.py cli/test_settings.py contracts \
+  executors/test_watcher.py files front gates \
   http/control/test_fleet.py http/control/test_hosts.py http/control/test_origins.py http/control/test_scenarios.py \
   http/control/test_server.py http/control/test_tasks.py http/control/test_turns.py \
   http/metadata notifications operations outbound properties/test_controls.py scheduler storage unit wording

@@ -1,10 +1,12 @@
 """What is written about faults."""
 
+from dataclasses import replace
+
 import pytest
 
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.fault import Fault, FaultKind
-from forewarn.operations.context import Context
+from forewarn.operations.context import Context, SharedDatabaseError
 from forewarn.operations.faults import record_fault_clear, record_fault_set
 from forewarn.ports.store import Store
 
@@ -27,6 +29,13 @@ def test_who_set_and_ended_a_fault_is_written(fleet: Store, operator: Context) -
         ("alice", "fault clear", "web-0", "status"),
         ("alice", "fault clear", "web-0", "all"),
     ]
+
+
+def test_replicas_have_no_faults(fleet: Store, operator: Context) -> None:
+    shared = replace(operator, rules=replace(operator.rules, is_shared=True))
+
+    with pytest.raises(SharedDatabaseError, match="Faults"):
+        fleet.write(lambda tx: record_fault_set(tx, shared, "web-0", REFUSED))
 
 
 def test_virtual_machine_that_is_none_is_refused(fleet: Store, operator: Context) -> None:

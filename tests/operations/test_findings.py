@@ -11,6 +11,7 @@ from tests.findings import LEADER, SEEN, find_all, find_problems
 from tests.roll_out import RollOut
 
 from forewarn.domain.finding import Finding, FindingVerdict
+from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.operations.discovery import SourceStatus, put_sources
 from forewarn.operations.findings import (
@@ -22,6 +23,7 @@ from forewarn.operations.incidents import Incident, note_incident
 from forewarn.operations.notifications import example_notification
 from forewarn.operations.pausing import pause_server
 from forewarn.ports.clock import ClockJump
+from forewarn.ports.entries import Figures
 from forewarn.ports.replicas import KnownReplica
 from forewarn.storage.sqlite import open_sqlite
 
@@ -99,6 +101,44 @@ def test_of_many_incidents_the_newest_are_kept(made: RollOut) -> None:
 
     assert len(found) == 20
     assert found[-1].sentence.endswith("Number 29.")
+
+
+def test_what_waits_or_takes_too_long_is_a_finding(made: RollOut) -> None:
+    context = made.context()
+    figures = Figures(
+        events_in_flight={},
+        events_overdue=4,
+        notifications={NotificationStatus.WAITING: 3, NotificationStatus.FAILED: 2},
+        waiting_since=context.at - timedelta(minutes=6),
+        epoch=7,
+    )
+
+    found = find_problems(made.store, context, figures=figures)
+
+    assert [(each.check, each.sentence) for each in found] == [
+        ("outbox", "Messages waiting: 3, the oldest for 6m."),
+        ("outbox", "Failed messages: 2."),
+        ("overdue events", "Events that take longer than announced: 4."),
+    ]
+
+
+def test_maintenance_that_waits_for_a_replica_is_a_warning_and_a_stuck_one_a_failure(
+    made: RollOut,
+) -> None:
+    made.start("kvm-1")
+    made.advance(minutes=16)
+    (task,) = made.open()
+    made.begin(task)
+    made.alive.remove("a")
+    made.lead("b")
+    made.pass_real_time(timedelta(minutes=1))
+    (away,) = findings(made)
+    made.pass_real_time(timedelta(minutes=5))
+    (stuck,) = findings(made)
+
+    assert (away.check, away.verdict) == ("maintenances", FindingVerdict.WARN)
+    assert (stuck.check, stuck.verdict) == ("maintenances", FindingVerdict.FAIL)
+    assert "is stuck: the state of the impact on web-0 is unknown" in stuck.sentence
 
 
 def replica(name: str, **more: object) -> KnownReplica:

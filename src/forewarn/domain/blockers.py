@@ -206,7 +206,6 @@ REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
 }
 """What somebody can do about each kind that goes away by hand only."""
 
-_FAILURES: Final = kinds_of(BrakeKind.FAILURE)
 _EVENT: Final = "Event {events} {where}: {about}"
 _EVENTS: Final = "{count} {where}: {about}"
 _HOST: Final = "{about}"
@@ -243,8 +242,6 @@ class Blocker:
     def remedies(self, maintenance_id: MaintenanceId) -> Remedies:
         """Return what somebody has to do about it."""
         verbs = REMEDIES.get(self.kind, ())
-        if self.kind in _FAILURES and self.release is Release.BY_PROGRESS:
-            return ()
         return why.find_remedies(
             verbs,
             task_ids=self.task_ids,
