@@ -9,7 +9,7 @@ from tests.tasks import DONE, RUNNING, Assigner, word
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.task import Owner, Task, TaskState, assign, begin, lose
+from forewarn.domain.task import STATUS_URL, Owner, Task, TaskState, assign, begin, lose
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, complete_event, create_events
 from forewarn.operations.incidents import read_incidents
@@ -253,6 +253,16 @@ def test_task_is_settled_when_an_operator_completes_its_event(node: Node) -> Non
     (incident,) = node.store.read(read_incidents)
     assert "as failed, but it was settled as done" in incident.sentence
     assert incident.hint == "check what it has done"
+
+
+def test_address_that_tells_how_far_a_task_is_is_kept_in_its_row(node: Node) -> None:
+    node.begin()
+
+    node.report(Impact(status=ImpactStatus.RUNNING, status_url="https://target/7"))
+    node.report(word(ImpactStatus.RUNNING, "60 %"))
+
+    assert node.task.details[STATUS_URL] == "https://target/7"
+    assert (node.task.said.status_url, node.task.said.reason) == (None, "60 %")
 
 
 def test_late_report_that_agrees_with_the_operator_needs_no_action(node: Node) -> None:
