@@ -12,6 +12,7 @@ from tests.feed.conftest import TIMEOUT, Center, machine, scope_of
 from tests.http.conftest import MORNING, TOKEN
 from tests.waiting import wait_until
 
+from forewarn.desk import services
 from forewarn.desk.services import FEEDS_OF_A_TOKEN
 from forewarn.domain.access import Token
 from forewarn.domain.names import VmName
@@ -171,6 +172,21 @@ def test_token_without_a_host_speaks_for_no_machine(center: Center) -> None:
 )
 def test_order_that_says_something_else_is_refused(center: Center, order: object) -> None:
     assert center.ask(center.relay_token("kvm-1"), "POST", "start-requests", order)[0] == 422
+
+
+def test_relay_sends_few_large_bodies_at_once(
+    center: Center, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "LARGE_BODIES_OF_A_TOKEN", 0)
+    center.stop()
+    center.start()
+    token = center.relay_token("kvm-1")
+
+    few, _ = center.ask(token, "POST", "notes", {"polled": ["a"]})
+    many, problem = center.ask(token, "POST", "notes", {"polled": ["a" * 100] * 700})
+
+    assert (few, many) == (204, 429)
+    assert "large bodies at once" in str(problem)
 
 
 def test_polls_that_are_noted_are_written_down(center: Center) -> None:

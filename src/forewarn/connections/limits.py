@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,17 +10,21 @@ from forewarn.protocol.errors import ForewarnError
 
 CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
 """Memory ends before these do; each idle connection takes some 10 KiB."""
+LARGE_BODY: Final = 64 * 1024
 _KEPT_FREE: Final = 1000
+
+STREAMS: Final = (
+    "streams at once, such as event watches, open pages of the console and feeds of relays. Close "
+    "one, or try again later."
+)
+LARGE_BODIES: Final = "large bodies at once. Try again later."
 
 
 class StreamLimitError(ForewarnError):
-    """A stream too many."""
+    """A stream, or a large body, too many."""
 
-    def __init__(self, whose: str, limit: int) -> None:
-        super().__init__(
-            f"{whose} may have at most {limit} streams at once, such as event watches, open pages "
-            "of the console and feeds of relays. Close one, or try again later."
-        )
+    def __init__(self, whose: str, limit: int, what: str = STREAMS) -> None:
+        super().__init__(f"{whose} may have at most {limit} {what}")
         self.limit = limit
 
 
@@ -103,16 +107,24 @@ class Limits:
 
 
 class Streams:
-    """The open streams, by token: so many *of_token*. Used on one event loop.
+    """The open streams, by token: so many *of_token* of *what* the refusal says.
 
-    If the *newest_wins*, one that has no room takes the place of the oldest, which may be dead.
+    Used on one event loop. If the *newest_wins*, one that has no room takes the place of the
+    oldest, which may be dead.
     """
 
-    def __init__(self, of_token: int, *, newest_wins: bool = False) -> None:
+    def __init__(self, of_token: int, *, newest_wins: bool = False, what: str = STREAMS) -> None:
         self._of_token = of_token
+        self._what = what
         self._newest_wins = newest_wins
         # Of each token, how to drop each of its streams.
         self._open: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
+
+    def place_of_body(self, token: str, headers: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Hold a place for a body if it is large or of unknown length: it takes memory."""
+        length = int(headers.get("content-length", "0"))
+        is_large = length > LARGE_BODY or "transfer-encoding" in headers
+        return self.place(token, {}) if is_large else nullcontext()
 
     @contextmanager
     def place(self, token: str, scope: Mapping[str, Any]) -> Iterator[None]:
@@ -126,7 +138,8 @@ class Streams:
             self._end(token, drop)
 
     def _begin(self, token: str, begin: Callable[[], None]) -> None:
-        own, refusal = self._open[token], StreamLimitError("A token", self._of_token)
+        own = self._open[token]
+        refusal = StreamLimitError("A token", self._of_token, self._what)
         if len(own) < self._of_token:
             try:
                 return begin()

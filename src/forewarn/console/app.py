@@ -166,7 +166,10 @@ class _Exchange:
         if isinstance(self.route, PageRoute):
             return await self._show(self.route.show)
         refuse_forged(self.request, self.secret)
-        text = await _read_body(self.request)
+        large_bodies = self.site.services.large_bodies
+        name = self.visit.caller.principal.name
+        with large_bodies.place_of_body(name, self.request.headers):
+            text = await _read_body(self.request)
         form = await self.site.on_thread(partial(read_form, text))
         visit = replace(self.visit, form=form)
         act = partial(self._act, self.route, visit)

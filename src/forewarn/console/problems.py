@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
+from forewarn.connections.limits import StreamLimitError
 from forewarn.desk.services import BusyError
 from forewarn.domain.access import AccessError
 from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError, says
@@ -29,6 +30,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     InvalidError: HTTPStatus.UNPROCESSABLE_ENTITY,
     ConflictError: HTTPStatus.CONFLICT,
     BusyError: HTTPStatus.TOO_MANY_REQUESTS,
+    StreamLimitError: HTTPStatus.TOO_MANY_REQUESTS,
     NotLeadingError: HTTPStatus.SERVICE_UNAVAILABLE,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }

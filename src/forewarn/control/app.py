@@ -98,7 +98,7 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
         generate_unique_id_function=_operation_id,
     )
     app.state.services = services
-    app.state.large_bodies = asyncio.Lock()
+    app.state.turn_of_large_body = asyncio.Lock()
     app.state.openapi = b""
     app.state.turn_of_openapi = asyncio.Lock()
     app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)

@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from forewarn.connections.limits import LARGE_BODY, Streams
 from forewarn.control.fastapi_parts import needed_roles
 from forewarn.domain.access import Principal
 from forewarn.domain.roles import Role
@@ -24,7 +25,6 @@ MOST_PARTS: Final = 1000
 """Lists, objects and keys; what is refused may take a line of errors for each."""
 MOST_ELEMENTS: Final = 20_000
 """As many names are parsed and checked in less than a millisecond, while nobody else has a turn."""
-_LARGE: Final = 64 * 1024
 _SLICE: Final = 16 * 1024
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in _STEPS)
@@ -44,13 +44,15 @@ class BodyRoute(APIRoute):
             if self.body_field is None:
                 return await handle(request)
             request = _MeasuredRequest(request.scope, request.receive)
-            body = await request.body()
-            if len(body) <= _LARGE:
-                measure(body)
-                return await handle(request)
-            async with request.app.state.large_bodies:
-                await run_in_threadpool(measure, body)
-                return await handle(request)
+            large_bodies: Streams = request.app.state.services.large_bodies
+            with large_bodies.place_of_body(principal.name, request.headers):
+                body = await request.body()
+                if len(body) <= LARGE_BODY:
+                    measure(body)
+                    return await handle(request)
+                async with request.app.state.turn_of_large_body:
+                    await run_in_threadpool(measure, body)
+                    return await handle(request)
 
         return handle_measured
 
@@ -60,7 +62,7 @@ class _MeasuredRequest(Request):
 
     async def json(self) -> Any:
         text = (await self.body()).decode("utf-8-sig")
-        if len(text) <= _LARGE:
+        if len(text) <= LARGE_BODY:
             return json.loads(text)
         return await run_in_threadpool(json.loads, text)
 

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from forewarn.connections.limits import Streams
 from forewarn.connections.streams import LimitedStream
 from forewarn.control.authentication import API_PREFIX
 from forewarn.control.bodies import measure
@@ -175,7 +176,9 @@ def _event_id(request: Request) -> EventId:
 
 async def read_body(request: Request, model: type[M]) -> M:
     """Return the body of *request* as a *model*, or refuse it."""
-    body = await request.body()
+    large_bodies: Streams = request.app.state.services.large_bodies
+    with large_bodies.place_of_body(request.state.principal.name, request.headers):
+        body = await request.body()
     measure(body)
     try:
         return model.model_validate_json(body)

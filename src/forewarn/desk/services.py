@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 from typing import Final, Protocol
 
-from forewarn.connections.limits import Streams
+from forewarn.connections.limits import LARGE_BODIES, Streams
 from forewarn.desk.ledger_watch import LedgerWatch
 from forewarn.domain.access import Principal
 from forewarn.domain.errors import ConflictError, says
@@ -64,6 +64,8 @@ STREAMS_OF_A_TOKEN: Final = 16
 """Browsers close the streams of pages that nobody looks at; nobody looks at so many at once."""
 FEEDS_OF_A_TOKEN: Final = 4
 """A relay needs one, but a feed that broke without a word may last for a quarter of an hour."""
+LARGE_BODIES_OF_A_TOKEN: Final = 8
+"""They are worked on one at a time, and each takes up to 1 MiB while it comes."""
 AT_ONCE: Final = 4
 """A test may wait two minutes for its answer, and all other verbs share forty threads."""
 
@@ -127,6 +129,10 @@ class Services:
     """The open streams of operators."""
     feeds: Streams = field(default_factory=lambda: Streams(FEEDS_OF_A_TOKEN, newest_wins=True))
     """The open feeds of relays."""
+    large_bodies: Streams = field(
+        default_factory=lambda: Streams(LARGE_BODIES_OF_A_TOKEN, what=LARGE_BODIES)
+    )
+    """The large bodies that are read or wait for their turn."""
     records_problem: Callable[[], str] = str
     """Why the task log cannot be written; nothing if it can."""
     hand_over: Callable[[], None] = lambda: None

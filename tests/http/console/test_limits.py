@@ -11,9 +11,10 @@ from starlette.testclient import TestClient
 from tests.http.conftest import TOKEN
 from tests.http.console.conftest import COOKIE, HOST, SECRETS, SignIn
 
-from forewarn.connections.limits import Streams
+from forewarn.connections.limits import LARGE_BODIES, Streams
 from forewarn.console import app as console_app
 from forewarn.console.app import create_console
+from forewarn.console.cookies import CSRF_HEADER, csrf_token
 from forewarn.console.pulse import Pulse
 from forewarn.console.sign_in import CODE_HEADER
 from forewarn.desk.refusals import EXCESS_SECONDS, LINES_PER_MINUTE, Refusals
@@ -55,6 +56,19 @@ def test_stream_beyond_the_limit_is_refused_with_the_reason(services: Services) 
 
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
     assert refused.text.startswith("A token may have at most 0 streams at once")
+
+
+def test_large_form_beyond_the_limit_is_refused_with_the_reason(services: Services) -> None:
+    services = replace(services, large_bodies=Streams(0, what=LARGE_BODIES))
+    console = create_console(services, Pulse(), Refusals(services))
+    browser = TestClient(console, base_url=f"http://{HOST}")
+    browser.post("/login", headers={"Authorization": f"Bearer {TOKEN}"})
+    proof = {CSRF_HEADER: csrf_token(browser.cookies[COOKIE])}
+
+    refused = browser.post("/maintenances/plan", headers=proof, content=b"a" * 70_000)
+
+    assert refused.status_code == 429
+    assert "A token may have at most 0 large bodies at once." in refused.text
 
 
 @pytest.mark.parametrize("headers", [{"Authorization": "Bearer fw_wrong"}, {CODE_HEADER: "wrong"}])

@@ -1,10 +1,12 @@
 """Bodies: read only from who may send them, up to a limit, measured, and large ones in turn."""
 
 import json
+import select
 import socket
 import struct
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from threading import Lock
 from time import sleep
@@ -13,16 +15,19 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from tests.http.control.test_connections import Listener, compose, listening, read_reply
+from tests.http.control.test_connections import TIMEOUT, Listener, compose, listening, read_reply
 from tests.waiting import wait_until
 
 from forewarn.control.app import api_routes, create_app
 from forewarn.control.bodies import DEEPEST, MOST_ELEMENTS, MOST_PARTS, BodyRoute, measure
+from forewarn.desk.services import LARGE_BODIES_OF_A_TOKEN
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.ports.store import Store
 
 MIB = 1024 * 1024
+PLAN = "/api/v1/maintenances/plan"
+CHUNKED = {"Transfer-Encoding": "chunked"}
 LARGE = json.dumps({"event_type": "Reboot", "virtual_machines": ["x" * 4000] * 20}).encode()
 
 
@@ -238,3 +243,32 @@ def test_client_that_goes_within_its_body_leaves_no_traceback(
 
     assert not caplog.records
     assert "control_request_failed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("announced", [{"Content-Length": "200000"}, CHUNKED], ids=str)
+def test_token_sends_few_large_bodies_at_once(
+    listener: Listener, secret_of: Callable[[Role], str], announced: dict[str, str]
+) -> None:
+    """Each takes memory while it comes, and there may be thousands of connections."""
+    own = {"Authorization": f"Bearer {secret_of(Role.VIEWER)}"}
+    large = compose("POST", PLAN, own | announced)
+    with ExitStack() as stack:
+        held = [stack.enter_context(listener.connect()) for _ in range(LARGE_BODIES_OF_A_TOKEN + 1)]
+        for connection in held:
+            connection.sendall(large)
+        (last,), _, _ = select.select(held, [], [], TIMEOUT)
+        refused, problem = read_reply(last)
+        held.remove(last)
+        small, _ = post(listener, compose("POST", PLAN, own, body=b"[]"))
+        held.pop().close()
+        another = compose("POST", PLAN, own, body=b"[" * 70_000)
+        wait_until(lambda: post(listener, another)[0] == 422, "the place of the one that has ended")
+
+    assert (refused, small) == (429, 422)
+    assert b"A token may have at most 8 large bodies at once. Try again later." in problem
+
+
+def post(listener: Listener, request: bytes) -> tuple[int, bytes]:
+    with listener.connect() as connection:
+        connection.sendall(request)
+        return read_reply(connection)
