@@ -222,6 +222,25 @@ def test_replica_reports_what_only_it_knows(
     assert finding.hint
 
 
+def test_replica_whose_clock_is_off_does_not_report_the_jump_as_well() -> None:
+    jumps = (ClockJump(at=SEEN + timedelta(minutes=20), seconds=1200),)
+
+    (off,) = examine_replica(ReplicaState(clock_offset=timedelta(minutes=20), jumps=jumps), SEEN)
+    (right,) = examine_replica(ReplicaState(jumps=jumps), SEEN)
+
+    assert (off.check, right.check) == ("database clock", "clock jumps")
+
+
+def test_server_whose_clock_is_off_is_not_said_to_have_a_clock_that_has_not_jumped(
+    made: RollOut,
+) -> None:
+    reported = tuple(examine_replica(ReplicaState(clock_offset=timedelta(minutes=20)), SEEN))
+
+    found = find_all(made.store, made.context(), replace(LEADER, findings=reported))
+
+    assert [each.check for each in found if "clock" in each.check] == ["database clock"]
+
+
 def test_replica_without_its_database_reports_that_alone() -> None:
     (finding,) = examine_replica(ReplicaState(is_writable=False, is_following=False), SEEN)
 

@@ -124,7 +124,8 @@ def examine_replica(state: ReplicaState, now: datetime) -> Iterator[Finding]:
         sentence = f"The certificate {state.certificate} {verb} at {say_moment(state.expires_at)}."
         hint = "renew it, then on the server: systemctl reload forewarn, or send SIGHUP"
         yield judge("certificate", sentence, hint)
-    if state.jumps and now - state.jumps[-1].at < RECENT:
+    # While the clock is off, the jump is the same problem, and its time is that of the wrong clock.
+    if state.jumps and not state.clock_offset and now - state.jumps[-1].at < RECENT:
         last = state.jumps[-1]
         way = "forward" if last.seconds > 0 else "back"
         span = _say(timedelta(seconds=abs(last.seconds)))
@@ -153,6 +154,8 @@ def examine_server(
         *_find_overruns(snapshot, context.now),
     ]
     seen = {each.check for each in found}
+    if "database clock" in seen:
+        seen.add("clock jumps")
     found += [fine(check, said) for check, said in CHECKS.items() if said and check not in seen]
     return states, tuple(sorted(found, key=lambda each: _WORST_FIRST.index(each.verdict)))
 
