@@ -174,9 +174,9 @@ def _find_lease(roll: RollCall) -> Finding:
             leader = "The server" if is_alone else _say_replica(each)
             return fine(check, f"{leader} holds the lease, epoch {roll.epoch}.")
     subject = "The server does not hold" if is_alone else "No replica holds"
-    sentence = f"{subject} the lease, so no event is announced, started or completed."
+    sentence = f"{subject} the lease, so no event is announced, started or completed automatically."
     reasons = [{one.check for one in each.findings} & _PREVENTS_LEADING for each in roll.present]
-    hint = "see lease_lost in the server's log; try again in a few seconds"
+    hint = "try again in a few seconds; if it still fails, see lease_lost in the server's log"
     if reasons and all(reasons):
         named = say_names(sorted(set().union(*reasons)))
         hint = f"first correct these: {named}; a server then leads by itself"
