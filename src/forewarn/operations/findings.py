@@ -97,7 +97,8 @@ def examine_replica(state: ReplicaState, now: datetime) -> Iterator[Finding]:
         yield wrong("replicas", sentence, "see changes_not_followed in the server's log")
     if state.records_problem:
         sentence = f"{state.records_problem} This server does not lead, and begins no tasks."
-        yield wrong("state directory", sentence, "free or repair the disk; it continues by itself")
+        hint = "free space on the disk or repair it; the server then continues by itself"
+        yield wrong("state directory", sentence, hint)
     if died := {name: number for name, number in state.failures.items() if number}:
         names = ", ".join(f"{name} ({number}x)" for name, number in died.items())
         hint = "see loop_failed in the server's log, and report the traceback as a bug"

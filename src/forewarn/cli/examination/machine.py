@@ -59,7 +59,7 @@ def _state_directory(directory: Path) -> Finding:
         with tempfile.TemporaryFile(dir=where) as file:
             file.write(b"x")  # a full disk still takes an empty file
     except OSError as error:
-        hint = f"free or repair the disk, or give the server permission to write {where}"
+        hint = f"free space on the disk, repair it, or give the server permission to write {where}"
         return wrong(check, f"{where} cannot be written: {error.strerror}.", hint)
     return fine(check, f"{where} can be written.")
 
