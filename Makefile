@@ -117,8 +117,8 @@ soak: .venv/.dev  ## run the long tests: kills, failovers, leaks, generated inpu
 	@$(PYTEST) --timeout 0 tests/e2e/test_crash.py --kills 200
 	@$(PYTEST) --timeout 0 tests/e2e/agent/test_many_kills.py --agent-kills 300
 	@$(PYTEST) --timeout 0 tests/testing/test_leaks.py --emulators 1000
-	@$(PYTEST) --timeout 0 tests/e2e/soak_failover.py tests/e2e/soak_keepalived.py tests/e2e/soak_leader_losses.py \
-	  tests/e2e/soak_relay.py
+	@$(PYTEST) --timeout 0 tests/e2e/soak_failover.py tests/e2e/soak_histories.py tests/e2e/soak_keepalived.py \
+	  tests/e2e/soak_leader_losses.py tests/e2e/soak_relay.py
 	@$(PYTEST) --timeout 0 tests/conformance/kit/soak_examples.py
 	@$(PYTEST) --timeout 0 tests/properties tests/http/control/test_openapi.py --hypothesis-profile=soak
 

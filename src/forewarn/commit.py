@@ -1,6 +1,7 @@
 """The commit that this copy of forewarn was made from."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import forewarn
@@ -14,6 +15,7 @@ def version_with_commit() -> str:
     return f"{forewarn.__version__} ({commit})" if commit else forewarn.__version__
 
 
+@cache
 def read_commit() -> str:
     """Return the beginning of the commit's id; empty if it is unknown."""
     try:

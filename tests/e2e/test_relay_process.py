@@ -96,9 +96,9 @@ class Relay:
         waiting = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._ask("GET", f"127.9.{network}.{number}", headers=waiting)
 
-    def approve(self, event_id: str) -> int:
+    def approve(self, event_id: str, number: int = 1, *, network: int = 0) -> int:
         order = {"StartRequests": [{"EventId": event_id}]}
-        return self._ask("POST", "127.9.0.1", json.dumps(order))[0]
+        return self._ask("POST", f"127.9.{network}.{number}", json.dumps(order))[0]
 
     def _ask(
         self, method: str, source: str, body: str = "", headers: Mapping[str, str] | None = None

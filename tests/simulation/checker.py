@@ -1,17 +1,17 @@
 """What must never happen, checked by code that shares nothing with the service.
 
-It knows the fleet as it was declared, sees what really runs, the rows of each commit, the bytes
-that machines are shown, and who approved what. No rule of forewarn is imported here.
+It knows the fleet as it was declared, sees what really runs, the bytes that machines are shown, and
+who approved what. A simulation also has it look at the rows of each commit; of real processes it
+reads the documents in the order of their incarnations. No rule of forewarn is imported here.
 """
 
 import json
-import sqlite3
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from tests.simulation.world import World
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Protocol
 
 _LATEST_BEGIN: Final = 12_000_000
 """How long after a pause something may begin that was permitted before it, in microseconds."""
@@ -24,6 +24,29 @@ SELECT event_id, event_status, event_source, scope_id, resources, not_before, ma
   event_type
 FROM events WHERE event_status IN ('Scheduled', 'Started')
 """
+
+
+class Found(Protocol):
+    """What a statement has found."""
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+class Rows(Protocol):
+    """The database of the service, in words of SQLite."""
+
+    def execute(self, statement: str, values: Sequence[object] = (), /) -> Found: ...
+
+
+class Observed(Protocol):
+    """The time of what is looked at, and where a violation is written down."""
+
+    @property
+    def now(self) -> int: ...
+
+    def note(self, who: str, what: str) -> None: ...
 
 
 class Violation(BaseException):
@@ -49,12 +72,16 @@ class Model:
     """By scope: any, all or leader."""
     min_available: dict[str, int] = field(default_factory=dict)
     """By Maintenance: the percentage of each set that stays in service."""
+    speed: int = 1
+    """By how much notice is shorter than on a real fleet."""
 
 
-class Checker:
+class Checker(ABC):
     """Keeps a model of its own, and raises a Violation."""
 
-    def __init__(self, world: World, driver: sqlite3.Connection, model: Model, unix: int) -> None:
+    tolerance = TOLERANCE
+
+    def __init__(self, world: Observed, driver: Rows, model: Model, unix: int) -> None:
         self.world = world
         self.driver = driver
         self.model = model
@@ -69,15 +96,11 @@ class Checker:
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}
         self.approved: dict[str, set[str]] = defaultdict(set)
         self.by_operator: set[str] = set()
-        self.grants: list[tuple[str, int]] = []
         self.statuses: dict[str, str] = {}
         self.started: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self._next = self.statuses, self.started
-        """Both of these, once the transaction under way is committed."""
         self.bytes_of: dict[tuple[str, int], bytes] = {}
         self.seen: dict[tuple[str, str], int] = {}
         self.acknowledged: dict[tuple[str, str], Any] = {}
-        self.ledger_seen = 0
         self.paused_since: int | None = None
         """Since when the server is paused, as an operator was told."""
         self.polls = 0
@@ -98,7 +121,7 @@ class Checker:
         row = self.driver.execute(
             "SELECT state, node, vm, host FROM tasks WHERE subject = ? AND name = ?", key
         ).fetchone()
-        if row is None or row[0] != "begun" or not row[1].startswith(f"{server}:"):
+        if row is None or not self._is_begun(server, row):
             self.fail(f"{'/'.join(key)} begins on {server}, but is recorded as {row}")
         _, _, vm, host = row
         touched: tuple[str, ...] = (vm,) if vm else tuple(self.on_host[host])
@@ -117,66 +140,16 @@ class Checker:
     def task_ends(self, key: tuple[str, str]) -> None:
         self.running.pop(key, None)
 
-    # Leaders.
+    @abstractmethod
+    def _is_begun(self, server: str, row: tuple[Any, ...]) -> bool:
+        """Tell whether a task of which this *row* is recorded may have begun on *server*."""
 
-    def lease_is_gained(self, server: str, epoch: int) -> None:
-        if self.grants and epoch <= self.grants[-1][1]:
-            self.fail(f"{server} gains epoch {epoch} after {self.grants[-1]}")
-        self.grants.append((server, epoch))
+    # Events.
 
-    # Commits.
-
-    def commits(self, server: str, *, has_documents: bool, has_ledger: bool) -> None:
-        """Look at what *server* is about to commit."""
-        if has_ledger:
-            self._check_leader(server)
-        if has_documents or has_ledger:
-            self._check_events()
-
-    def _check_leader(self, server: str) -> None:
-        rows = self.driver.execute(
-            "SELECT sequence, who FROM ledger WHERE sequence > ?", [self.ledger_seen]
-        ).fetchall()
-        by_leader = any(who == "scheduler" for _, who in rows)
-        if by_leader and (not self.grants or self.grants[-1][0] != server):
-            self.fail(f"{server} decides, but the lease is with {self.grants[-1:]}")
-
-    def transaction_begins(self) -> None:
-        """Note what is committed so far."""
-        self._next = self.statuses, self.started
-        self.ledger_seen = (
-            self.driver.execute("SELECT max(sequence) FROM ledger").fetchone()[0] or 0
-        )
-
-    def transaction_is_done(self) -> None:
-        """Note that what was looked at last is committed."""
-        self.statuses, self.started = self._next
-
-    def _check_events(self) -> None:
-        statuses = dict(self.statuses)
-        found = self.driver.execute(_IN_FLIGHT).fetchall()
-        started: dict[str, tuple[str, tuple[str, ...]]] = {}
-        in_flight: dict[str, set[str]] = defaultdict(set)
-        for event_id, status, source, scope, resources, *_ in found:
-            names = tuple(json.loads(resources))
-            in_flight[scope].update(names)
-            if status == "Started" and source == "Platform":
-                started[event_id] = (scope, names)
-        for event_id, status, source, scope, resources, not_before, maintenance, kind in found:
-            before = self.statuses.get(event_id)
-            if before == status:
-                continue
-            names = json.loads(resources)
-            if before is None and status == "Scheduled" and source == "Platform" and maintenance:
-                self._check_capacity(maintenance, scope, in_flight[scope])
-                notice = not_before - self.unix - self.world.now
-                if notice + TOLERANCE < NOTICE[kind] * 1_000_000:
-                    self.fail(f"{event_id} is announced {notice / 1_000_000} s before NotBefore")
-            if status == "Started" and before is not None and source == "Platform":
-                self._check_start(event_id, scope, names, not_before - self.unix)
-            statuses[event_id] = status
-        self._next = statuses, started
-        self.check_domains(started)
+    def _check_notice(self, event_id: str, kind: str, not_before: int) -> None:
+        notice = not_before - self.world.now
+        if notice + self.tolerance < NOTICE[kind] * 1_000_000 // self.model.speed:
+            self.fail(f"{event_id} is announced {notice / 1_000_000} s before NotBefore")
 
     def _check_capacity(self, maintenance: str, scope: str, out: set[str]) -> None:
         members = self.members[scope]
@@ -189,7 +162,7 @@ class Checker:
             self.fail(f"{maintenance} leaves {available} of {len(members)} in {scope}")
 
     def _check_start(self, event_id: str, scope: str, names: list[str], not_before: int) -> None:
-        if self.world.now + TOLERANCE >= not_before or event_id in self.by_operator:
+        if self.world.now + self.tolerance >= not_before or event_id in self.by_operator:
             return
         given = self.approved[event_id]
         enough = {
@@ -284,3 +257,137 @@ class Checker:
             "SELECT approvals, event_status FROM events WHERE event_id = ?", [event_id]
         ).fetchone()
         return row is not None and (f'"{vm}"' in row[0] or row[1] != "Scheduled")
+
+
+class CommitChecker(Checker):
+    """Looks at the rows of each commit, too: only who simulates the database can."""
+
+    def __init__(self, world: Observed, driver: Rows, model: Model, unix: int) -> None:
+        super().__init__(world, driver, model, unix)
+        self.grants: list[tuple[str, int]] = []
+        self.ledger_seen = 0
+        self._next = self.statuses, self.started
+        """Both of these, once the transaction under way is committed."""
+
+    def _is_begun(self, server: str, row: tuple[Any, ...]) -> bool:
+        state, node, *_ = row
+        return bool(state == "begun" and node.startswith(f"{server}:"))
+
+    # Leaders.
+
+    def lease_is_gained(self, server: str, epoch: int) -> None:
+        if self.grants and epoch <= self.grants[-1][1]:
+            self.fail(f"{server} gains epoch {epoch} after {self.grants[-1]}")
+        self.grants.append((server, epoch))
+
+    # Commits.
+
+    def commits(self, server: str, *, has_documents: bool, has_ledger: bool) -> None:
+        """Look at what *server* is about to commit."""
+        if has_ledger:
+            self._check_leader(server)
+        if has_documents or has_ledger:
+            self._check_events()
+
+    def _check_leader(self, server: str) -> None:
+        rows = self.driver.execute(
+            "SELECT sequence, who FROM ledger WHERE sequence > ?", [self.ledger_seen]
+        ).fetchall()
+        by_leader = any(who == "scheduler" for _, who in rows)
+        if by_leader and (not self.grants or self.grants[-1][0] != server):
+            self.fail(f"{server} decides, but the lease is with {self.grants[-1:]}")
+
+    def transaction_begins(self) -> None:
+        """Note what is committed so far."""
+        self._next = self.statuses, self.started
+        self.ledger_seen = (
+            self.driver.execute("SELECT max(sequence) FROM ledger").fetchone()[0] or 0
+        )
+
+    def transaction_is_done(self) -> None:
+        """Note that what was looked at last is committed."""
+        self.statuses, self.started = self._next
+
+    def _check_events(self) -> None:
+        statuses = dict(self.statuses)
+        found = self.driver.execute(_IN_FLIGHT).fetchall()
+        started: dict[str, tuple[str, tuple[str, ...]]] = {}
+        in_flight: dict[str, set[str]] = defaultdict(set)
+        for event_id, status, source, scope, resources, *_ in found:
+            names = tuple(json.loads(resources))
+            in_flight[scope].update(names)
+            if status == "Started" and source == "Platform":
+                started[event_id] = (scope, names)
+        for event_id, status, source, scope, resources, not_before, maintenance, kind in found:
+            before = self.statuses.get(event_id)
+            if before == status:
+                continue
+            names = json.loads(resources)
+            if before is None and status == "Scheduled" and source == "Platform" and maintenance:
+                self._check_capacity(maintenance, scope, in_flight[scope])
+                self._check_notice(event_id, kind, not_before - self.unix)
+            if status == "Started" and before is not None and source == "Platform":
+                self._check_start(event_id, scope, names, not_before - self.unix)
+            statuses[event_id] = status
+        self._next = statuses, started
+        self.check_domains(started)
+
+
+class HistoryChecker(Checker):
+    """Looks at what was written down of real processes, after their end.
+
+    It knows of events what the documents say. A document is looked at when it, or a newer one of
+    its scope, is read for the first time; so events are taken for younger than they are.
+    """
+
+    def __init__(
+        self, world: Observed, driver: Rows, model: Model, unix: int, *, tolerance: int
+    ) -> None:
+        super().__init__(world, driver, model, unix)
+        self.tolerance = tolerance
+        self.looked_at: dict[str, int] = defaultdict(int)
+        self.not_before: dict[str, int] = {}
+
+    def _is_begun(self, server: str, row: tuple[Any, ...]) -> bool:
+        del server
+        return row[0] in {"ended", "settled"}
+
+    def is_shown(self, machine: str, server: str, content: bytes) -> dict[str, Any]:
+        document = super().is_shown(machine, server, content)
+        scope, newest = self.model.machines[machine].scope, document["DocumentIncarnation"]
+        for number in range(self.looked_at[scope] + 1, newest + 1):
+            row = self.driver.execute(
+                "SELECT body FROM documents WHERE scope_id = ? AND document_incarnation = ?",
+                [scope, number],
+            ).fetchone()
+            if row is None:
+                self.fail(f"incarnation {number} of {scope} is not in the history")
+            self._look_at(scope, json.loads(bytes(row[0]))["Events"])
+            self.looked_at[scope] = number
+        return document
+
+    def _look_at(self, scope: str, events: list[dict[str, Any]]) -> None:
+        in_flight = {name for event in events for name in event["Resources"]}
+        started = {}
+        for event in events:
+            key, status, names = event["EventId"], event["EventStatus"], event["Resources"]
+            before = self.statuses.get(key)
+            if before is None and status == "Scheduled":
+                moment = parsedate_to_datetime(event["NotBefore"]).timestamp()
+                self.not_before[key] = int(moment) * 1_000_000 - self.unix
+                self._check_notice(key, event["EventType"], self.not_before[key])
+                row = self.driver.execute(
+                    "SELECT maintenance_id FROM events WHERE event_id = ?", [key]
+                ).fetchone()
+                self._check_capacity(row[0], scope, in_flight)
+            if before == "Scheduled" and status == "Started":
+                self._check_start(key, scope, names, self.not_before[key])
+            if status == "Started":
+                started[key] = (scope, tuple(names))
+            self.statuses[key] = status
+        # What runs is left out: a document is read a while after it was written.
+        domains = {
+            self.model.machines[name].domain for _, them in started.values() for name in them
+        }
+        if len(domains) > 1:
+            self.fail(f"{scope} shows work on update domains {sorted(domains)}: {started}")

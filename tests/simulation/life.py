@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import structlog
 from tests.roll_out import COMMAND_LINE, carry_out_command
 from tests.simulation.agents import SimulatedAgent
-from tests.simulation.checker import Checker, Violation
+from tests.simulation.checker import CommitChecker, Violation
 from tests.simulation.database import EPOCH_OF_UNIX, Database
 from tests.simulation.disk import Disk, Disks, Processes
 from tests.simulation.relay import Relay, drive
@@ -58,7 +58,16 @@ T = TypeVar("T")
 
 LONGEST_END: Final = 72 * HOUR
 """How long a Maintenance may take to end once nothing goes wrong any more."""
-_PATIENCE: Final = 6 * HOUR
+_HARMLESS: Final = ("pause", "resume", "pause all", "resume all")
+"""What may be typed whatever really runs."""
+_VERBS: Final = (
+    *(*_HARMLESS, *_HARMLESS, "retry", "retry", "skip", "skip", "abort"),
+    *("event start", "event complete", "event complete"),
+    *("host complete", "host fail", "host skip", "task done", "task failed"),
+)
+_EVENTS_OF: Final = """
+SELECT event_id FROM events WHERE maintenance_id = ? AND event_status IN ('Scheduled', 'Started')
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +178,7 @@ class Life:
         self.world = world = World(scenario.seed)
         self.folder = Path(tempfile.mkdtemp(prefix="forewarn-", dir="/dev/shm"))
         self.database = Database(world, changes_kept=60)
-        self.checker = Checker(world, self.database.driver, scenario.model, EPOCH_OF_UNIX)
+        self.checker = CommitChecker(world, self.database.driver, scenario.model, EPOCH_OF_UNIX)
         self.disks = Disks(world)
         self.tasks = Processes(world, self.disks, lasts=self._lasts)
         self.tasks.begun = self._begins
@@ -622,8 +631,8 @@ class Life:
                 return
             key = self.typing.pick(left)
             context = self._context(server)
-            verb = self.typing.pick(("pause", "resume", "retry", "skip", "pause all", "resume all"))
-            if verb in {"retry", "skip"} and self._is_running_unheard():
+            verb = self.typing.pick(_VERBS)
+            if verb not in _HARMLESS and self._is_running_unheard():
                 return
             works: dict[str, Callable[[Transaction], object]] = {
                 "pause": lambda tx: pause_maintenance(tx, context, key),
@@ -633,16 +642,43 @@ class Life:
                 "pause all": lambda tx: pause_server(tx, context),
                 "resume all": lambda tx: resume_server(tx, context),
             }
-            self._say(server, verb, works[verb])
+            if verb in works:
+                self._say(server, verb, works[verb])
+            elif command := self._compose(verb, key):
+                self._type(server, command)
 
         self._ask(say)
 
+    def _compose(self, verb: str, maintenance: str) -> str:
+        """Return a command about something of a *maintenance*; nothing if there is none."""
+        queries = {
+            "abort": "SELECT maintenance_id FROM maintenances WHERE maintenance_id = ?",
+            "event": _EVENTS_OF,
+            "host": "SELECT DISTINCT host FROM host_operations WHERE maintenance_id = ?",
+            "task": "SELECT subject, name FROM tasks WHERE state = 'unknown' AND ? <> ''",
+        }
+        kind, _, word = verb.partition(" ")
+        rows = self.database.driver.execute(queries[kind], [maintenance]).fetchall()
+        if not rows:
+            return ""
+        found = "/".join(self.typing.pick(sorted(rows)))
+        return {
+            "abort": f"forewarn maintenance abort {maintenance}",
+            "event": f"forewarn event {word} {found}",
+            "host": f"forewarn maintenance {word} {maintenance} {found}",
+            "task": f"forewarn task settle {found} {word}",
+        }[kind]
+
     def _is_running_unheard(self) -> bool:
         """Tell whether something runs of which nobody knows; an operator who looks waits."""
-        rows = self.database.driver.execute(
+        unwell = {each.name for each in self.servers if not each.process.is_well}
+        unknown = self.database.driver.execute(
             "SELECT subject, name FROM tasks WHERE state = 'unknown'"
         ).fetchall()
-        return any(tuple(row) in self.tasks.running for row in rows)
+        running = self.tasks.running
+        return bool(running.keys() & set(unknown)) or any(
+            each.server in unwell for each in running.values()
+        )
 
     def _type_what_is_printed(self) -> None:
         self._ask(self._type_printed)

@@ -4,6 +4,7 @@ A connection breaks at any line; then it follows on, at whichever server answers
 """
 
 import asyncio
+import selectors
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Executor, Future
 from typing import Any, Final, TypeVar
@@ -18,6 +19,26 @@ from forewarn.feed.subscriptions import Following
 from forewarn.metadata.board import Board, Pages
 
 T = TypeVar("T")
+
+
+class _TimelessSelector(selectors.DefaultSelector):
+    """Never waits: if nothing is ready, as much time as it should wait has passed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.passed += timeout or 0.0
+        return super().select(0)
+
+
+def _make_loop() -> asyncio.AbstractEventLoop:
+    selector = _TimelessSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.passed  # type: ignore[method-assign]
+    return loop
+
 
 _idle: Final[list[asyncio.AbstractEventLoop]] = []
 
@@ -51,7 +72,7 @@ def make_hub(world: World, board: Board, process: Process) -> Hub:
     def make_pool(_: int, name: str) -> Executor:
         return StepExecutor(world, process if name == "feed" else None)
 
-    return Hub(board, heartbeat=0.0005, make_pool=make_pool)
+    return Hub(board, heartbeat=1.0, make_pool=make_pool)
 
 
 class _NoLoop:
@@ -92,7 +113,7 @@ class Relay:
         self.leave()
         feed, _, sequence = self._mirror.place.partition(":")
         following = Following(host=self.host, feed=feed, sequence=int(sequence or 0))
-        self._loop = _idle.pop() if _idle else asyncio.new_event_loop()
+        self._loop = _idle.pop() if _idle else _make_loop()
         self._stream = hub.stream(following)
         self.server = server
 
@@ -130,7 +151,7 @@ def drive(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None =
     """Run a coroutine to its end, also inside a step in which another one runs."""
     outer = asyncio._get_running_loop()  # noqa: SLF001
     asyncio._set_running_loop(None)  # noqa: SLF001
-    used = loop or (_idle.pop() if _idle else asyncio.new_event_loop())
+    used = loop or (_idle.pop() if _idle else _make_loop())
     try:
         return used.run_until_complete(work)
     finally:
