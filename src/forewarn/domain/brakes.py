@@ -260,7 +260,7 @@ def _busy(facts: Facts, step: Step) -> Iterator[Blocker]:
     if step.host in facts.busy_hosts and step.host not in facts.taken:
         yield Blocker(kind=BlockerKind.BUSY_HOST, release=Release.BY_PROGRESS)
     yield from taken_places(step, facts.taken)
-    for scope_id in step.scope_ids:
+    for scope_id in sorted(step.scope_ids):
         yield from map(facts.busy_with, filter(is_in_the_way, facts.in_flight.get(scope_id, ())))
         for vm, task in facts.lingering.get(scope_id, ()):
             yield task_blocker(task, facts.snapshot, scope_ids=(scope_id,), vms=(vm,))

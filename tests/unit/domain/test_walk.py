@@ -10,6 +10,7 @@ from tests.hosts import operations_of, resolved
 
 from forewarn.domain.actions import AskGate, ScheduleStep
 from forewarn.domain.aftermath import apply_actions
+from forewarn.domain.amending import build_topology
 from forewarn.domain.blockers import BrakeKind, Release, VerdictKind
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
@@ -41,7 +42,7 @@ from forewarn.domain.precedence import due_starts
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
-from forewarn.domain.topology import Topology
+from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.domain.walk import BrakeSummary, Stage, calendar_errors, find_state, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
@@ -171,6 +172,32 @@ def test_scope_with_an_event_in_flight_says_which(fleet: Topology) -> None:
         scope_ids=(WEB,),
         event_ids=(EventId("os:web-0"),),
     )
+
+
+def test_scopes_that_hold_a_host_are_always_said_in_the_same_order() -> None:
+    """The order of a set of words differs between processes."""
+    machines = [VmName(f"vm-{number}") for number in range(8)]
+    fleet = build_topology(
+        virtual_machines=[
+            VirtualMachine(name=vm, scope_id=standalone(vm).scope_id, host=HostName("kvm-1"))
+            for vm in machines
+        ],
+        scopes=map(standalone, machines),
+    )
+    maintenance = maintenance_of(hosts=("kvm-1",))
+    flying = [
+        replace(
+            restart_of(vm, standalone(vm).scope_id),
+            event_source=EventSource.PLATFORM,
+            is_announced=True,
+        )
+        for vm in machines
+    ]
+
+    (stage,) = walk(maintenance, seen(maintenance, fleet, flying), NOW)
+
+    said = [blocker.event_ids for blocker in stage.blockers]
+    assert said == [(f"restart:{vm}",) for vm in machines]
 
 
 def test_failure_holds_its_scope_and_stays_by_hand(fleet: Topology) -> None:
