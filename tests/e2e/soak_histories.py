@@ -3,6 +3,7 @@
 Only `make soak` runs this.
 """
 
+import logging
 import random
 import signal
 import threading
@@ -21,6 +22,8 @@ from tests.e2e.histories import Database, History, Reader, Source, check
 from tests.e2e.replicas import Trio, make_replicas
 from tests.e2e.test_relay_process import Relay, token_for
 from tests.simulation.checker import Machine, Model
+
+_log = logging.getLogger(__name__)
 
 SPEED: Final = 60
 NUMBER: Final = 30
@@ -272,7 +275,7 @@ def test_histories_of_clients_hold_whatever_is_killed(place: Place, tmp_path: Pa
         checker = check(place.history, Database(connection), place.model)
 
     counts = {what: place.history.count(what) for what in ("starts", "begin", "approves", "shown")}
-    print(f"{NUMBER} disturbances, {place.trio.epoch()} leaders: {counts}")
+    _log.info("%d disturbances, %d leaders: %s", NUMBER, place.trio.epoch(), counts)
     assert checker.polls > 100 * NUMBER
     assert len(checker.begun) > NUMBER
     assert place.history.count("approves") > NUMBER
