@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,10 +25,11 @@ from tests.ports import free_port
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
+from forewarn.cli.doctor import unless_reported
 from forewarn.cli.examination.database import examine_database
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.settings import CliSettings
-from forewarn.domain.finding import FindingVerdict
+from forewarn.domain.finding import FindingVerdict, fine, wrong
 from forewarn.domain.notification import Notification
 from forewarn.environment import environment_with
 from forewarn.operations.findings import CHECKS
@@ -197,6 +198,17 @@ def test_state_directory_that_cannot_be_written_fails(folder: Path) -> None:
     )
 
     assert said.stdout == "fail\n"
+
+
+def test_directory_that_its_server_reports_is_one_finding() -> None:
+    sentence = "/var/lib/forewarn cannot be written: No space left on device."
+    here = wrong("state directory", sentence, "free space")
+    there = replace(
+        here, sentence=f"Replica db-1 at db-1:8170: {sentence}".replace(" can", "/tasks can")
+    )
+
+    assert [*unless_reported([here], [there])] == []
+    assert [*unless_reported([here], [fine("state directory", "All can be written.")])] == [here]
 
 
 def test_database_that_others_can_read_is_doubtful(database: Path) -> None:
@@ -486,6 +498,15 @@ def test_without_a_token_it_says_that_the_server_answers_and_needs_one(settings:
     assert "FOREWARN_TOKEN" in found["token"][2]
 
 
+def test_server_that_answers_only_once_is_a_problem_of_the_endpoint() -> None:
+    """A balancer may have sent the second request to a replica that is not well."""
+    with stand_in(ahead=timedelta(0), is_cut=True) as address:
+        code, found = examine("--remote", FOREWARN_SERVER=address)
+
+    assert code == 1
+    assert set(found) == {"control endpoint"}
+
+
 def test_role_is_told(settings: Settings) -> None:
     with served(settings) as address:
         order = ["token", "create", "grafana", "--role", "viewer", "-o", "json"]
@@ -497,8 +518,10 @@ def test_role_is_told(settings: Settings) -> None:
 
 
 @contextmanager
-def stand_in(*, ahead: timedelta, server: Mapping[str, object] | None = None) -> Iterator[str]:
-    """Say that it is alive, and what *server* is; its clock is *ahead*."""
+def stand_in(
+    *, ahead: timedelta, server: Mapping[str, object] | None = None, is_cut: bool = False
+) -> Iterator[str]:
+    """Say that it is alive, and what *server* is unless *is_cut*; its clock is *ahead*."""
 
     class Handler(BaseHTTPRequestHandler):
         def date_time_string(self, _timestamp: float | None = None) -> str:
@@ -507,6 +530,9 @@ def stand_in(*, ahead: timedelta, server: Mapping[str, object] | None = None) ->
         def do_GET(self) -> None:
             body = json.dumps(server or {"status": "ok"}).encode()
             is_refused = server is None and self.path.startswith("/api/")
+            if is_refused and is_cut:
+                self.close_connection = True
+                return
             self.send_response(401 if is_refused else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -38,11 +38,18 @@ def doctor(
     """
     from forewarn.cli.examination.server import examine_server  # noqa: PLC0415 - slow to load
 
-    findings = [
-        *(() if remote else (*_of_machine(config), *_of_host())),
-        *examine_server(replace(session, patience=PATIENCE), SystemClock().now()),
-    ]
-    print_findings(findings, session.output)
+    here = [] if remote else [*_of_machine(config), *_of_host()]
+    there = [*examine_server(replace(session, patience=PATIENCE), SystemClock().now())]
+    print_findings([*unless_reported(here, there), *there], session.output)
+
+
+def unless_reported(here: Iterable[Finding], there: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield what was found *here*, except for a directory that a server reports, too."""
+    reported = " ".join(each.sentence for each in there)
+    for each in here:
+        directory, _, problem = each.sentence.partition(" cannot be written")
+        if not problem or f"{directory}/tasks cannot be written" not in reported:
+            yield each
 
 
 def _of_machine(config: Path | None) -> Iterator[Finding]:

@@ -25,19 +25,23 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
 
     The server finds the rest itself, for all its replicas, whichever of them answers.
     """
+    refusal: ServerRefusedError | None = None
+    server = {}
     try:
         answer = session.fetch("healthz")
+        try:
+            server = session.get("server")
+        except ServerRefusedError as error:
+            refusal = error
     except CommandError as error:
         yield wrong("control endpoint", str(error), error.hint)
         return
     yield fine("control endpoint", f"{session.server} answers.")
     skew = _skew(answer.headers.get("date"), now)
-    try:
-        server = session.get("server")
-    except CommandError as error:
+    if refusal is not None:
         yield skew
-        is_refused = isinstance(error, ServerRefusedError) and error.problem["status"] in _TOKEN
-        yield wrong("token" if is_refused else "findings", str(error), error.hint)
+        check = "token" if refusal.problem["status"] in _TOKEN else "findings"
+        yield wrong(check, str(refusal), refusal.hint)
         return
     found = [read_finding(each) for each in server["findings"]]
     # The skew depends on the replica that answers; that a replica's clock is off is known of all.
