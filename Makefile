@@ -17,10 +17,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # `make test` runs the files of these folders, and these files; `make test-slow` runs all others.
 FAST := agent/% contracts/% executors/% feed/% files/% front/% fuzz/% gates/% host_worker/% http/% notifications/% operations/% \
-  outbound/% scheduler/% simulation/test_simulation.py storage/% unit/% wording/% conformance/test_golden_documents.py \
+  outbound/% scheduler/% simulation/% storage/% unit/% wording/% conformance/test_golden_documents.py \
   conformance/kit/test_grades.py conformance/kit/test_reports.py e2e/test_rollout.py e2e/test_service.py properties/test_feed.py
 NOT_FAST := executors/test_ssh.py http/control/test_openapi.py http/metadata/test_crowd.py http/metadata/test_replay.py \
-  storage/test_postgres_schema.py
+  simulation/test_more_seeds.py storage/test_postgres_schema.py
 TESTS := $(sort $(shell find tests -name 'test_*.py' -not -path 'tests/image/*' -not -path 'tests/lab/*'))
 FAST_TESTS := $(filter-out $(NOT_FAST:%=tests/%),$(filter $(FAST:%=tests/%),$(TESTS)))
 SLOW_TESTS := $(filter-out $(FAST_TESTS),$(TESTS))

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import pytest
 from tests.replicas import ITSELF
 from tests.simulation.database import SimulatedLeadership, SimulatedReplicas, SimulatedStore
+from tests.simulation.world import SECOND
 from tests.waiting import wait_until
 
 from forewarn.clocks import SystemClock
@@ -21,6 +22,14 @@ from forewarn.storage.replicas import DatabaseReplicas
 Parts: TypeAlias = tuple[Replicas, Leadership]
 
 
+class _Timely(SimulatedReplicas):
+    """A second passes with each report."""
+
+    def report(self) -> None:
+        self._database.world.now += SECOND
+        super().report()
+
+
 @pytest.fixture
 def parts(store: Store) -> Iterator[Parts]:
     if isinstance(store, PostgresStore):
@@ -31,7 +40,7 @@ def parts(store: Store) -> Iterator[Parts]:
         replicas.leave()
     elif isinstance(store, SimulatedStore):
         store.holder = ITSELF.replica_id
-        yield SimulatedReplicas(store, ITSELF), SimulatedLeadership(store, store.holder)
+        yield _Timely(store, ITSELF), SimulatedLeadership(store, store.holder)
     else:
         yield SoleReplica(store, ITSELF, now=SystemClock().now), FileLeadership(store)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.simulation.life import Outcome, simulate
+from tests.simulation.picture import draw_picture
 from tests.simulation.scenario import Size, draw
 from tests.simulation.world import HOUR
 
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--faults", type=float, default=1.0, help="how often things go wrong")
     parser.add_argument("--orders", type=int, default=Size().orders)
     parser.add_argument("--trace", type=Path, help="write the trace to this file")
+    parser.add_argument("--picture", type=Path, help="draw what happened into this SVG file")
     parser.add_argument("--until-failure", action="store_true", help="end with the first failure")
     parser.add_argument("--quiet", action="store_true", help="say nothing of seeds that pass")
     options = parser.parse_args()
@@ -48,14 +50,16 @@ def main() -> int:
         orders=options.orders,
     )
     if options.seed is not None:
-        return _one(options.seed, size, options.trace)
+        return _one(options.seed, size, trace=options.trace, picture=options.picture)
     return _several(options, size)
 
 
-def _one(seed: int, size: Size, trace: Path | None) -> int:
+def _one(seed: int, size: Size, *, trace: Path | None, picture: Path | None) -> int:
     outcome = simulate(draw(seed, size))
     if trace is not None:
         trace.write_text("\n".join(outcome.lines) + "\n", encoding="utf-8")
+    if picture is not None:
+        picture.write_text(draw_picture(seed, outcome.lines), encoding="utf-8")
     if outcome.violation:
         print("\n".join(outcome.story))
     print(_say(outcome))

@@ -13,7 +13,6 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -118,6 +117,8 @@ class Database:
         self.connection = SqliteConnection(sql, self.driver)
         self.is_away = False
         self.clients: list[SimulatedStore] = []
+        self.replicas: dict[str, tuple[datetime, SimulatedReplicas, SimulatedStore]] = {}
+        """By their ids: since when each is known."""
         self.committed: Callable[[Process, Changes], None] = lambda *_: None
         """Called when a transaction is about to be committed, before anybody else can see it."""
         self.begun: Callable[[], None] = lambda: None
@@ -353,6 +354,21 @@ class SimulatedStore(SqlStore):
         )
 
 
+def read_lease(database: Database) -> tuple[int, str, int]:
+    """Return the epoch of the lease, who holds it, and until when."""
+    row = database.driver.execute(
+        "SELECT epoch, holder, coalesce(expires_at, 0) FROM leases WHERE name = ?", [LEASE]
+    ).fetchone()
+    if row is None:
+        return 0, "", 0
+    epoch, holder, expires_at = row
+    for each in database.clients:
+        # A holder that is well has renewed it within the last second.
+        if expires_at and each.holder == holder and each.leads_under() == epoch:
+            expires_at = max(expires_at, EPOCH_OF_UNIX + each.heard_at + LEASE_LASTS)
+    return epoch, holder, expires_at
+
+
 class SimulatedLeadership:
     """The Leadership port on a row, by the clock of the database; who is well renews it."""
 
@@ -368,7 +384,7 @@ class SimulatedLeadership:
 
     def campaign(self) -> int | None:
         self._reach()
-        epoch, _, expires_at = self._row()
+        epoch, _, expires_at = read_lease(self._database)
         if expires_at > self._database.columns_now():
             return None
         self._put(epoch + 1, self._holder, self._database.columns_now() + LEASE_LASTS)
@@ -377,7 +393,7 @@ class SimulatedLeadership:
 
     def renew(self, epoch: int) -> bool:
         self._reach()
-        found, holder, _ = self._row()
+        found, holder, _ = read_lease(self._database)
         if (found, holder) != (epoch, self._holder):
             return False
         self._put(epoch, holder, self._database.columns_now() + LEASE_LASTS)
@@ -386,7 +402,7 @@ class SimulatedLeadership:
     def resign(self, epoch: int) -> None:
         with contextlib.suppress(StoreUnavailableError):
             self._reach()
-            found, holder, _ = self._row()
+            found, holder, _ = read_lease(self._database)
             if (found, holder) == (epoch, self._holder):
                 self._put(epoch, holder, 0)
 
@@ -400,19 +416,6 @@ class SimulatedLeadership:
         except AwayError as error:
             raise StoreUnavailableError(f"the database cannot be used now: {error}.") from error
 
-    def _row(self) -> tuple[int, str, int]:
-        row = self._database.driver.execute(
-            "SELECT epoch, holder, coalesce(expires_at, 0) FROM leases WHERE name = ?", [LEASE]
-        ).fetchone()
-        if row is None:
-            return 0, "", 0
-        epoch, holder, expires_at = row
-        for each in self._database.clients:
-            # A holder that is well has renewed it within the last second.
-            if expires_at and each.holder == holder and each.leads_under() == epoch:
-                expires_at = max(expires_at, EPOCH_OF_UNIX + each.heard_at + LEASE_LASTS)
-        return epoch, holder, expires_at
-
     def _put(self, epoch: int, holder: str, expires_at: int) -> None:
         self._database.driver.execute(
             "INSERT INTO leases (name, epoch, holder, expires_at) VALUES (?, ?, ?, ?) "
@@ -423,40 +426,44 @@ class SimulatedLeadership:
 
 
 class SimulatedReplicas:
-    """The Replicas port, on rows in memory."""
+    """The Replicas port: who has reported, and when each was heard of last."""
 
     def __init__(self, store: SimulatedStore, itself: ReplicaIdentity) -> None:
         self.itself = itself
         self.generation = 0
         self.examine: Callable[[], Iterable[Finding]] = tuple
         self._store = store
-        self._world = store.database.world
-        self._known: KnownReplica | None = None
+        self._database = store.database
 
     def report(self) -> None:
-        self._world.now += 1
-        seen_at = self._world.moment
-        started_at = self._known.started_at if self._known else seen_at
-        self._known = KnownReplica(
-            identity=self.itself, started_at=started_at, seen_at=seen_at, is_leader=False
-        )
+        """Be known from now on; later reports are worked out when somebody looks."""
+        known = self._database.replicas
+        known.setdefault(self.itself.replica_id, (self._database.world.moment, self, self._store))
 
     def now(self) -> datetime:
-        return self._world.moment
+        return self._database.world.moment
 
     def leave(self) -> None:
-        self._known = None
+        self._database.replicas.pop(self.itself.replica_id, None)
 
     def call_roll(self) -> RollCall:
-        row = self._store.database.driver.execute(
-            "SELECT epoch, holder, expires_at FROM leases WHERE name = ?", [LEASE]
-        ).fetchone() or (0, "", 0)
-        epoch, holder, expires_at = row
-        leads = holder == self.itself.replica_id and (
-            expires_at > self._store.database.columns_now()
-        )
-        known = [replace(self._known, is_leader=leads)] if self._known else []
-        return RollCall(at=to_moment(self._world.now), epoch=epoch, replicas=tuple(known))
+        """Fail as any look at the database does."""
+        holder, epoch = self._store.query(lambda _: self._find_leader())
+        found = [
+            KnownReplica(
+                identity=replica.itself,
+                started_at=started_at,
+                seen_at=to_moment(store.heard_at),
+                is_leader=replica.itself.replica_id == holder,
+                findings=tuple(replica.examine()),
+            )
+            for started_at, replica, store in self._database.replicas.values()
+        ]
+        return RollCall(at=self.now(), epoch=epoch, replicas=tuple(found))
+
+    def _find_leader(self) -> tuple[str, int]:
+        epoch, holder, expires_at = read_lease(self._database)
+        return holder if expires_at > self._database.columns_now() else "", epoch
 
     def is_following(self) -> bool:
-        return self._store.database.is_reachable(self._store.process)
+        return self._database.is_reachable(self._store.process)

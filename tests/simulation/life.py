@@ -28,6 +28,7 @@ from tests.simulation.server import Common, Server
 from tests.simulation.world import HOUR, MINUTE, SECOND, Chance, Process, World
 
 from forewarn.domain.course import Course
+from forewarn.domain.finding import FindingVerdict
 from forewarn.domain.gate import Question
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.task import TaskKey
@@ -471,6 +472,12 @@ class Life:
         leaders = [each.name for each in self._serving() if each.replica.candidate.epoch]  # type: ignore[union-attr]
         if len(leaders) != 1:
             self.checker.fail(f"{leaders} lead when all is well")
+        found = {server.name: server.look_at_findings() for server in self._serving()}
+        said = {each for findings in found.values() for each in findings}
+        if any(set(findings) != said for findings in found.values()):
+            self.checker.fail(f"servers differ in what is wrong: {found}")
+        if wrong := [each for each in said if each.verdict is FindingVerdict.FAIL]:
+            self.checker.fail(f"all is well, but {wrong[0].sentence}")
 
     def _serving(self) -> list[Server]:
         return [each for each in self.servers if each.is_serving]
@@ -718,6 +725,7 @@ class Life:
             return said
 
         assert server.replica is not None
+        server.look_at_findings()
         said = server.replica.store.read(look)
         return tuple(dict.fromkeys(each for text in said for each in COMMAND_LINE.findall(text)))
 

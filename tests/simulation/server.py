@@ -1,21 +1,28 @@
 """A simulated server: the real parts, assembled as at every start, and turned by the world."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
-from tests.simulation.database import Database, SimulatedLeadership, SimulatedStore
+from tests.simulation.database import (
+    Database,
+    SimulatedLeadership,
+    SimulatedReplicas,
+    SimulatedStore,
+)
 from tests.simulation.disk import Disk, Processes
 from tests.simulation.relay import make_hub
 from tests.simulation.world import MINUTE, SECOND, Crash, Process, World, to_moment
 
+from forewarn.bootstrap.presence import introduce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import StartError, begin
 from forewarn.bootstrap.task_records import TaskRecords
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.finding import Finding
 from forewarn.domain.host_work import HostTask, HostWorkRule
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology
@@ -25,7 +32,9 @@ from forewarn.executors.watcher import TaskWatcher
 from forewarn.files.fleet import Fleet
 from forewarn.gates.asked_gates import KnownGate
 from forewarn.metadata.verbs import StoreVerbs
+from forewarn.operations.findings import ReplicaState, examine_replica, examine_server
 from forewarn.outbound.client import Outbound
+from forewarn.ports.replicas import name_replica
 from forewarn.ports.runner import Assignment
 from forewarn.ports.store import LeaseLostError, StoreError
 from forewarn.protocol.vocabulary import EventId
@@ -226,7 +235,7 @@ class Server:
             gates=common.gates,
             wall=wall,
         )
-        store.holder = f"{self.name}/{self.starts}"
+        store.holder = name_replica(self.node, str(self.starts))
         leadership = SimulatedLeadership(store, store.holder)
         leadership.gained = self._note_epoch
         replica = assemble(
@@ -237,7 +246,11 @@ class Server:
             leadership=leadership,
         )
         store.leads_under = lambda: replica.candidate.epoch
-        self.replica = replica
+        itself = replace(introduce(self.settings, f"http://{self.name}"), replica_id=store.holder)
+        replicas = SimulatedReplicas(store, replace(itself, name=self.name))
+        replicas.examine = lambda: self._examine(replica)
+        replicas.report()
+        self.replica = replica = replace(replica, replicas=replicas)
         self.verbs = StoreVerbs(store, replica.context)
         self.hub = make_hub(world, replica.board, process)
         replica.board.listen(self.hub.note)
@@ -254,6 +267,23 @@ class Server:
     def _note_epoch(self, epoch: int) -> None:
         self.gained(self.name, epoch)
         self.world.note(self.name, f"leads under epoch {epoch}")
+
+    def _examine(self, replica: Replica) -> Iterable[Finding]:
+        state = ReplicaState(
+            records_problem=replica.candidate.records_problem,
+            clock_offset=replica.candidate.clock_offset * replica.candidate.is_clock_off,
+        )
+        return examine_replica(state, self.world.moment)
+
+    def look_at_findings(self) -> tuple[Finding, ...]:
+        """Return what the server would answer to `forewarn status`."""
+        assert self.replica is not None
+        context, store = self.replica.context("ada"), self.replica.store
+        roll, figures = self.replica.replicas.call_roll(), store.figures()
+        _, findings = store.read(
+            lambda reading: examine_server(reading, context, roll, figures, has_all_scopes=True)
+        )
+        return findings
 
     def _start_process(self, words: Any, **options: Any) -> Any:
         self.world.crash_point(self.process, "effect")
