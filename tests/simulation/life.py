@@ -221,7 +221,7 @@ class Life:
         """The scopes whose machines are about to look at a new document."""
         self.members = self.checker.members
         self.is_ending = False
-        world.after_step.append(self._look_after)
+        world.after_step = self._look_after
 
     def _server(self, number: int) -> Server:
         name = f"r{number}"
@@ -353,8 +353,10 @@ class Life:
             query("SELECT count(*) FROM maintenances WHERE finished_at IS NULL").fetchone()[0],
         )
 
-    def _look_after(self) -> None:
+    def _look_after(self, owner: Process | None) -> None:
         for server in self.servers:
+            if owner is not None and owner.name != server.name:
+                continue  # it has done nothing, and nobody has woken it
             server.look_after()
             if not server.process.is_alive and server.starts and server.replica is not None:
                 self._bury(server)

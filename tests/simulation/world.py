@@ -8,7 +8,7 @@ on, as an operating system does to any process at any moment.
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Final, TypeVar
@@ -88,12 +88,8 @@ class Rates:
     failed_sync: float = 0.0
 
 
-@dataclass(slots=True, order=True)
-class _Step:
-    at: int
-    number: int
-    work: Callable[[], object] = field(compare=False)
-    owner: Process | None = field(compare=False)
+_Step = tuple[int, int, Callable[[], object], Process | None]
+"""When it is due, its number, what it does, and whose it is."""
 
 
 class World:
@@ -112,7 +108,8 @@ class World:
         self.story: deque[str] = deque(maxlen=LAST_LINES)
         self.armed: dict[str, list[int]] = {}
         """By process: after how many more points of a write or an effect it stops."""
-        self.after_step: list[Callable[[], None]] = []
+        self.after_step: Callable[[Process | None], None] = lambda _: None
+        """Called after a step, with whose it was."""
         self._queue: list[_Step] = []
         self._number = 0
         self._depth = 0
@@ -133,11 +130,11 @@ class World:
     def later(self, delay: int, work: Callable[[], object], owner: Process | None = None) -> None:
         """Have *work* done after *delay*; if its *owner* has died by then, never."""
         self._number += 1
-        heapq.heappush(self._queue, _Step(self.now + delay, self._number, work, owner))
+        heapq.heappush(self._queue, (self.now + delay, self._number, work, owner))
 
     def run(self, until: int) -> None:
         """Do all steps up to *until*."""
-        while self._queue and self._queue[0].at <= until:
+        while self._queue and self._queue[0][0] <= until:
             self._do(heapq.heappop(self._queue))
         self.now = max(self.now, until)
 
@@ -185,24 +182,23 @@ class World:
             raise Crash
 
     def _do(self, step: _Step) -> None:
-        owner = step.owner
+        at, _, work, owner = step
         if owner is not None and not owner.is_alive:
             return
         if owner is not None and owner.is_paused:
-            self.later(max(step.at - self.now, 0) + SECOND, step.work, owner)
+            self.later(max(at - self.now, 0) + SECOND, work, owner)
             return
-        self.now = max(self.now, step.at)
+        self.now = max(self.now, at)
         self.steps += 1
         self.lines.append(f"{self.now:>12} {owner.name if owner else 'world'}")
         try:
-            step.work()
+            work()
         except Crash:
             if owner is None:
                 raise
             owner.changed()
             owner.is_alive = False
-        for check in self.after_step:
-            check()
+        self.after_step(owner)
 
 
 def to_moment(now: int) -> datetime:
