@@ -4,8 +4,11 @@ import pytest
 from typer.main import get_command
 
 from forewarn.cli.app import app
+from forewarn.domain.blockers import Blocker, BlockerKind, Release
+from forewarn.domain.names import MaintenanceId
 from forewarn.domain.why import Remedy, Verb
-from forewarn.wording.command_lines import COMMANDS, command_for
+from forewarn.protocol.vocabulary import EventId
+from forewarn.wording.command_lines import COMMANDS, command_for, say_blocker
 
 IDS = {
     Verb.RESUME_SERVER: (),
@@ -24,6 +27,17 @@ BY_OTHER_MEANS = {Verb.MOVE_AWAY, Verb.CORRECT_EXECUTORS, Verb.ASK_OTHERS}
 def test_every_verb_has_a_command_or_is_done_by_other_means() -> None:
     assert COMMANDS.keys() == set(Verb) == {*IDS, *BY_OTHER_MEANS}
     assert {verb for verb in Verb if not COMMANDS[verb].startswith("forewarn ")} == BY_OTHER_MEANS
+
+
+def test_impact_of_an_event_that_another_maintenance_waits_for_is_checked_first() -> None:
+    ids = (EventId("E1"),)
+    busy = Blocker(kind=BlockerKind.BUSY, release=Release.BY_HAND, event_ids=ids, awaited=ids)
+
+    sentence, _ = say_blocker(busy, MaintenanceId("M1"))
+
+    assert sentence.endswith(
+        "Make sure that its impact is not running any more; then type: forewarn event complete E1"
+    )
 
 
 @pytest.mark.parametrize("verb", IDS)

@@ -38,7 +38,7 @@ from forewarn.domain.profile import Profile
 from forewarn.domain.publication import FIRST_DOCUMENT, show
 from forewarn.domain.roles import Role
 from forewarn.domain.scenario import Announcement, ClearStep, FaultStep, Intervention, ScenarioRun
-from forewarn.domain.task import Owner, Task, TaskState
+from forewarn.domain.task import IN_DOUBT, Owner, Task, TaskState, lose
 from forewarn.domain.topology import (
     Closure,
     DeliveryScope,
@@ -1110,17 +1110,20 @@ def test_whatever_the_scheduler_looks_at_is_work(
     assert [change.has_work for change in recorder.changes] == [True]
 
 
-def test_watchers_hear_of_what_is_reserved_also_if_the_leader_records_it(store: Store) -> None:
+@pytest.mark.parametrize("task", [TASK, lose(TASK, IN_DOUBT)])
+def test_watchers_hear_of_what_is_reserved_or_unknown_also_if_the_leader_records_it(
+    store: Store, task: Task
+) -> None:
     epoch, recorder = store.write(lambda tx: tx.next_epoch()), _Recorder()
     store.listen(recorder)
 
     def record(tx: Transaction) -> None:
         tx.check_epoch(epoch)
-        tx.put_task(TASK)
+        tx.put_task(task)
 
     store.write(record)
 
-    assert recorder.changes == [StoreChange(has_tasks=True)]
+    assert [change.has_tasks for change in recorder.changes] == [True]
 
 
 @pytest.mark.threads

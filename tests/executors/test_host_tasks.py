@@ -182,7 +182,7 @@ def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path:
     impact = wait_for(worker, is_unknown, ORDER)
     worker.close()
     assert impact.reason.startswith("it was begun, but the process running it stopped")
-    assert impact.reason.endswith("check the host, then skip it")
+    assert impact.reason.endswith("check the host, then settle the task")
     assert impact.needs_somebody
 
 

@@ -271,7 +271,7 @@ def test_reboot_that_nobody_watched_is_unknown_and_not_done_again(
     lost = wait_for(second, lambda impact: impact.status is ImpactStatus.UNKNOWN)
     assert lost.reason == (
         "no process watched the domain, so it is unknown whether it was restarted; "
-        "check the virtual machine, then complete the event"
+        "check the virtual machine, then settle the task"
     )
     assert (daemon.deeds()["reboot", "web-0"], daemon.deeds()["reset", "web-0"]) == (1, 0)
 

@@ -21,7 +21,7 @@ from forewarn.clocks import VirtualClock
 from forewarn.domain.finding import Finding, FindingVerdict
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
-from forewarn.domain.task import Owner, Task, TaskKey, TaskState
+from forewarn.domain.task import Owner, Task, TaskKey, TaskState, assign
 from forewarn.executors.task_input import PAUSED, Permit, Runner, TaskInput, host_task_input
 from forewarn.executors.watcher import TaskWatcher
 from forewarn.operations.context import Context
@@ -237,6 +237,18 @@ def test_tasks_of_other_nodes_are_left_alone(node: Node) -> None:
 
     assert (node.runner.begun, node.runner.asked) == ([], [])
     assert node.commits == before
+
+
+def test_task_that_is_assigned_to_a_node_without_tasks_is_asked_within_ten_seconds(
+    node: Node,
+) -> None:
+    row = node.begun(node=ANOTHER)
+
+    assert node.watcher.rounds.turn() <= 10
+    node.put(assign(row, NODE, epoch=2))
+    node.watcher.rounds.turn()
+
+    assert node.runner.asked == [FIRST]
 
 
 @pytest.mark.parametrize("runner", ["webhook", "manual", "simulated", "host", ""])
@@ -715,7 +727,7 @@ class Looking(TaskWatcher):
 
 
 def test_task_is_begun_as_soon_as_it_is_reserved(node: Node) -> None:
-    """Otherwise it would be begun with the next round, in a minute."""
+    """Otherwise it would be begun with the next round, ten seconds later."""
     watcher = Looking(
         node.store,
         runners=node.watcher.runners,

@@ -12,7 +12,7 @@ ENDED = Impact(status=ImpactStatus.FAILED, reason="ended by signal 15: 60 %")
 LOST = Impact(status=ImpactStatus.UNKNOWN, reason="the process stopped")
 RESTARTED = Impact(
     status=ImpactStatus.UNKNOWN,
-    reason="the host restarted before it ended; check the host, then skip it",
+    reason="the host restarted before it ended; check the host, then settle the task",
 )
 
 

@@ -290,8 +290,9 @@ def test_reason_to_wait_that_comes_late_is_no_word_on_what_has_begun(node: Node)
 def test_replica_is_forgotten_by_others_only_and_its_unknown_tasks_can_be_settled(
     node: Node, name: str
 ) -> None:
-    node.store.write(lambda tx: tx.put_owner(replace(node.owner, name="db-1")))
+    heard_at = node.now + timedelta(minutes=5)
     assert node.begin()
+    node.store.write(lambda tx: tx.put_owner(replace(node.owner, name="db-1", heard_at=heard_at)))
     node.put(lose(node.task, "it is away", is_final=False))
     later = node.now + timedelta(hours=1)
     other = replace(node.context, at=later, rules=Rules(node="n2"))
@@ -302,6 +303,8 @@ def test_replica_is_forgotten_by_others_only_and_its_unknown_tasks_can_be_settle
 
     assert node.task.details == {"is_final": True}
     assert node.store.read(lambda reading: reading.owners()) == ()
+    (report,) = node.store.read(lambda reading: find_tasks(reading, other, TaskSelection()))
+    assert (report.away_since, report.can_settle) == (heard_at, True)
 
 
 def test_replica_that_lost_its_disk_is_forgotten_beside_the_new_one_of_its_name(

@@ -122,6 +122,6 @@ def _print_settled(settled: Row) -> None:
         print_line(f"{task['task_id']} is settled")
     if not settled["tasks"]:
         print_line(
-            "nothing to settle: no such task is done by hand, or unknown without an owner that may "
-            "still report its end; try: forewarn task list"
+            "nothing to settle: no such task waits for an operator to say how it ended; "
+            "try: forewarn task list"
         )

@@ -68,8 +68,8 @@ class TaskInput:
     def advice(self) -> str:
         """What an operator does if its result is lost."""
         if self.kind:
-            return "check the host, then skip it"
-        return "check the virtual machine, then complete the event"
+            return "check the host, then settle the task"
+        return "check the virtual machine, then settle the task"
 
     @property
     def without_status_url(self) -> str:

@@ -94,10 +94,11 @@ class TaskWatcher:
         """Whether another server was started with a copy of the state directory."""
         self.rests: Callable[[], bool] = lambda: False
         """Tells whether this server has just handed over, and begins nothing for now."""
-        self.rounds: Final = Rounds("tasks", self.attend)
+        # No change tells it which tasks of others have become its own.
+        self.rounds: Final = Rounds("tasks", self.attend, every=10.0)
 
     def note(self, change: StoreChange) -> None:
-        """Look again if there may be something to begin."""
+        """Look again if there may be something to begin, or to look for in the records."""
         if change.has_tasks:
             self.rounds.wake()
 

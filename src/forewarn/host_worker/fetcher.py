@@ -40,7 +40,7 @@ _LASTING: Final = frozenset({401, 403, 404, 421})
 _NO_RECORD: Final = Impact(
     status=ImpactStatus.UNKNOWN,
     reason="the host took it, and has no record of it, so it may have been begun; "
-    "check the host, then skip it",
+    "check the host, then settle the task",
 )
 _TOO_LATE: Final = Impact(
     status=ImpactStatus.UNKNOWN,

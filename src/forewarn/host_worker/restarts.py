@@ -14,7 +14,7 @@ from forewarn.executors.task_input import TaskInput
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
-_RESTARTED: Final = "the host restarted before it ended; check the host, then skip it"
+_RESTARTED: Final = "the host restarted before it ended; check the host, then settle the task"
 
 
 def scripts_of_boot(boot_id: str, *, restarts_host: bool) -> ProcessProgram[Command]:

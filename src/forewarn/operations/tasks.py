@@ -333,7 +333,7 @@ def forget_owner(tx: Transaction, context: Context, name: str) -> tuple[Task, ..
         raise OwnerPresentError(found[0].name, _say_presence(found[0], ownership))
     reason = f"replica {found[0].name} was forgotten by {context.who}"
     lost = [
-        _forget(task, reason)
+        replace(_forget(task, reason), heard_at=owner.heard_at)
         for owner in gone
         for task in tx.open_tasks(owner.node)
         if task.state is not TaskState.RESERVED and task.runner not in ROWS_ONLY

@@ -31,7 +31,7 @@ class StoreChange:
     has_ledger_grown: bool = False
     has_outbox_grown: bool = False
     has_tasks: bool = False
-    """Whether an owner may have a task to begin."""
+    """Whether an owner may have a task to begin, or to look for in its records."""
     recorded_at: datetime | None = field(default=None, compare=False)
     """The moment from which on its documents are recorded as shown, and who reads them."""
     is_gap: bool = False

@@ -141,8 +141,9 @@ class SqlTransaction(SqlReading):
 
     def put_task(self, task: Task) -> None:
         self._put(tables.tasks, task)
-        # An owner hears of what it can begin, and the leader of what is over, or never will be.
-        self.changes.has_tasks |= task.state is TaskState.RESERVED
+        # An owner hears of what it can begin, or has to find in its records, and the leader of what
+        # is over, or never will be.
+        self.changes.has_tasks |= task.state in {TaskState.RESERVED, TaskState.UNKNOWN}
         if task.is_over or task.said.is_lost:
             self._note_work()
 

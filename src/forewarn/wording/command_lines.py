@@ -30,9 +30,11 @@ COMMANDS: Final[Mapping[Verb, str]] = {
 """The command of each verb, with its ids in braces; or what to do where no command does it."""
 
 _SETTLE: Final = ". Make sure that it is not running any more; then say how it ended: {}"
+_COMPLETE: Final = ". Make sure that its impact is not running any more; then type: {}"
 _DECIDE: Final = ". Retry with: {}; or skip it with: {}"
 _OF_BLOCKERS: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.PAUSED: ". Continue with: {}",
+    BlockerKind.BUSY: _COMPLETE,
     BlockerKind.BUSY_UNKNOWN: _SETTLE,
     BlockerKind.FAILURE: _DECIDE,
     BlockerKind.FAILURE_HOLDS_ALL: _DECIDE,
@@ -68,7 +70,7 @@ def say_blocker(blocker: Blocker, maintenance_id: MaintenanceId) -> tuple[str, s
         ending = _OF_BLOCKERS.get(blocker.kind)
         commands = (
             _say_choices(remedies)
-            if ending is _SETTLE
+            if ending in {_COMPLETE, _SETTLE}
             else tuple(map(command_for, chain.from_iterable(remedies)))
         )
         return _go_on(blocker.sentence, ending, commands), blocker.about

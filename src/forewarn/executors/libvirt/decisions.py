@@ -245,5 +245,5 @@ def _fail(reason: str) -> End:
 
 
 def _unknown(reason: str) -> End:
-    advice = "check the virtual machine, then complete the event"
+    advice = "check the virtual machine, then settle the task"
     return End(status=ImpactStatus.UNKNOWN, reason=f"{reason}; {advice}")

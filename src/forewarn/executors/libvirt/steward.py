@@ -419,7 +419,7 @@ def go_on_from(moment: datetime, elapsed: Callable[[], float]) -> Callable[[], d
 def _lost(notes: StewardNotes, reason: str) -> End:
     if not notes.has_begun:
         return _failed(f"{reason}; nothing was begun")
-    advice = "check the virtual machine, then complete the event"
+    advice = "check the virtual machine, then settle the task"
     return End(status=ImpactStatus.UNKNOWN, reason=f"{reason}; {advice}")
 
 
