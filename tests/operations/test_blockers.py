@@ -87,6 +87,7 @@ update_domain = 2
 """
 MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
 E1, E2, E3 = (event_id(f"{number:032x}") for number in (2, 3, 4))
+SURE = "; first make sure that no task that this ends is still running."
 """The first events: number 1 is the Maintenance, and by host number 2 the operation."""
 M1 = MaintenanceId(f"{1:032x}")
 WEB, DB = "availability-set/web", "availability-set/db"
@@ -351,7 +352,7 @@ def test_event_that_waits_for_a_restart_by_hand(world: World) -> None:
 
     assert world.verdict() == (
         "The maintenance does not continue until an operator acts: forewarn event complete "
-        f"{restarted.event_id}."
+        f"{restarted.event_id}{SURE}"
     )
 
 
@@ -374,7 +375,8 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
         f"forewarn event complete {E1}"
     )
     assert world.verdict() == (
-        f"The maintenance does not continue until an operator acts: forewarn event complete {E1}."
+        "The maintenance does not continue until an operator acts: forewarn event complete "
+        f"{E1}{SURE}"
     )
 
 
@@ -685,7 +687,8 @@ def test_scope_that_is_busy_with_what_nobody_knows_of(world: World) -> None:
     world.approve(E1)
 
     assert say_verdict(world.explain(other.maintenance_id).standstill.verdict) == (
-        f"The maintenance does not continue until an operator acts: forewarn event complete {E1}."
+        "The maintenance does not continue until an operator acts: forewarn event complete "
+        f"{E1}{SURE}"
     )
 
 
@@ -728,7 +731,7 @@ def test_capacity_while_somebody_does_something_by_hand(world: World) -> None:
 
     assert say_verdict(world.explain(begun.maintenance_id).standstill.verdict) == (
         "The maintenance does not continue until an operator acts: forewarn event complete "
-        f"{event.event_id}."
+        f"{event.event_id}{SURE}"
     )
 
 

@@ -31,11 +31,14 @@ COMMANDS: Final[Mapping[Verb, str]] = {
 
 _SETTLE: Final = ". Make sure that it is not running any more; then say how it ended: {}"
 _COMPLETE: Final = ". Make sure that its impact is not running any more; then type: {}"
+_CAUTION: Final = "; first make sure that no task that this ends is still running"
+_ENDING: Final = frozenset({Verb.COMPLETE, Verb.SETTLE_DONE, Verb.SETTLE_FAILED})
 _DECIDE: Final = ". Retry with: {}; or skip it with: {}"
 _OF_BLOCKERS: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.PAUSED: ". Continue with: {}",
     BlockerKind.BUSY: _COMPLETE,
     BlockerKind.BUSY_UNKNOWN: _SETTLE,
+    BlockerKind.CAPACITY: _COMPLETE,
     BlockerKind.FAILURE: _DECIDE,
     BlockerKind.FAILURE_HOLDS_ALL: _DECIDE,
     BlockerKind.CAPACITY_NEVER: " with: {}",
@@ -47,6 +50,8 @@ _OF_REASONS: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.BY_HAND: ", with: {}",
     ReasonKind.UNKNOWN: _SETTLE,
     ReasonKind.HOST_UNKNOWN: _SETTLE,
+    ReasonKind.OTHER_EVENT: _COMPLETE,
+    ReasonKind.OTHER_IMPACT: _COMPLETE,
     ReasonKind.OTHER_TASK_UNKNOWN: _SETTLE,
     ReasonKind.HOST_PAUSED: ". Resume it with: {}",
 }
@@ -96,7 +101,11 @@ def _say_choices(remedies: Remedies) -> tuple[str, ...]:
 def say_verdict(verdict: Verdict) -> str:
     """Return the sentence of *verdict*, with what has to be done first."""
     actions = say_names(say_actions(verdict), "; ")
-    return f"{verdict.sentence.removesuffix('.')}: {actions}." if actions else verdict.sentence
+    if not actions:
+        return verdict.sentence
+    verbs = {remedy.verb for remedy in chain.from_iterable(verdict.remedies)}
+    caution = _CAUTION if verbs & _ENDING else ""
+    return f"{verdict.sentence.removesuffix('.')}: {actions}{caution}."
 
 
 def _go_on(sentence: str, ending: str | None, commands: Iterable[str]) -> str:
