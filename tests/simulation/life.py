@@ -502,7 +502,8 @@ class Life:
         if relay is not None:
             shown_by = f"{relay.name}/{relay.starts}"
         document = self.checker.is_shown(machine, shown_by, content)
-        replica.polls.note_all([vm.name])
+        if self.life.happens(0.25):
+            replica.polls.note_all([vm.name])
         if agent := self.agents.get(machine):
             agent.read(content)
             return

@@ -357,7 +357,7 @@ class Server:
             return owners if deadline is None else max(exact, min(owners, self._until(deadline)))
         if name == "tasks":
             return _ATTENTION if wait <= 1 else IDLE
-        return {"leadership": 2 * MINUTE, "upkeep": _UPKEEP}.get(name, IDLE)
+        return {"leadership": 5 * MINUTE, "upkeep": _UPKEEP}.get(name, IDLE)
 
     others_are_well: Callable[[], bool] = lambda: True
 
