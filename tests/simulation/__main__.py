@@ -69,6 +69,7 @@ def _one(seed: int, size: Size, *, trace: Path | None, picture: Path | None) -> 
 def _several(options: argparse.Namespace, size: Size) -> int:
     began, cpu = time.monotonic(), time.process_time()
     hours, steps, polls, injected, failed, number = 0, 0, 0, Counter[str](), 0, 0
+    fewest = shortest = 10**9
     for seed in range(options.first, options.first + 10**9):
         is_over = (
             time.monotonic() - began >= options.seconds
@@ -81,6 +82,8 @@ def _several(options: argparse.Namespace, size: Size) -> int:
         gc.collect()  # not in between: it would look through all that lives, again and again
         number += 1
         hours += outcome.simulated // HOUR
+        shortest = min(shortest, outcome.simulated // HOUR)
+        fewest = min(fewest, outcome.orders)
         steps += outcome.steps
         polls += outcome.polls
         injected += outcome.injected
@@ -97,7 +100,8 @@ def _several(options: argparse.Namespace, size: Size) -> int:
         print(f"  {times:>8} {kind}")
     print(
         f"{number} seeds, {hours} simulated hours, {injected.total()} faults, {steps} steps, "
-        f"{polls} polls, {each:.2f} s CPU per seed, {failed} failed"
+        f"{polls} polls; at least {shortest} hours and {fewest} maintenances each; "
+        f"{each:.2f} s CPU per seed, {failed} failed"
     )
     return 1 if failed else 0
 

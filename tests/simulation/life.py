@@ -31,6 +31,7 @@ from forewarn.domain.course import Course
 from forewarn.domain.finding import FindingVerdict
 from forewarn.domain.gate import Question
 from forewarn.domain.maintenance import MaintenanceOrder
+from forewarn.domain.names import MaintenanceId
 from forewarn.domain.task import TaskKey
 from forewarn.files.fleet import read_fleet_file
 from forewarn.gates.asked_gates import KnownGate
@@ -613,11 +614,10 @@ class Life:
         return result
 
     def _order(self, order: MaintenanceOrder) -> None:
-        def start(server: Server) -> None:
-            assert server.replica is not None
-            known: list[str] = []
+        known: list[MaintenanceId] = []
 
-            def work(tx: Transaction) -> str:
+        def start(server: Server) -> None:
+            def work(tx: Transaction) -> MaintenanceId:
                 begun = start_maintenance(
                     tx, self._context(server), order, gates=tuple(self.common.gates)
                 )
@@ -625,16 +625,20 @@ class Life:
                 self.checker.model.min_available[begun.maintenance_id] = order.course.min_available
                 return begun.maintenance_id
 
-            done = self._say(server, f"maintenance start {order.event_type}", work)
-            if done is None and not any(key in self._unfinished() for key in known):
-                # Refused, or not stored: it is tried again without what may have been wrong.
-                again = replace(order, course=Course(gates=order.course.gates))
-                self.world.later(MINUTE, partial(self._order, again))
-            if done:
-                self.started[done] = order
+            if done := self._say(server, f"maintenance start {order.event_type}", work):
                 self.checker.maintenance_is_acknowledged(done)
 
         self._ask(start)
+        self.world.later(MINUTE, partial(self._order_again, order, known))
+
+    def _order_again(self, order: MaintenanceOrder, known: list[MaintenanceId]) -> None:
+        """Order it again, without what may have been refused, unless it was stored."""
+        query = "SELECT 1 FROM maintenances WHERE maintenance_id = ?"
+        stored = [key for key in known if self.database.driver.execute(query, [key]).fetchone()]
+        if stored:
+            self.started[stored[0]] = order
+        else:
+            self._order(replace(order, course=Course(gates=order.course.gates)))
 
     def _type_something(self) -> None:
         def say(server: Server) -> None:

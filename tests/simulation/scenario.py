@@ -31,7 +31,7 @@ class Size:
     hours: int = 6
     machines: int = 50
     faults: float = 1.0
-    orders: int = 5
+    orders: int = 4
 
 
 @dataclass(slots=True, kw_only=True)
