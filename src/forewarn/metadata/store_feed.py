@@ -13,7 +13,7 @@ from forewarn.domain.names import ScopeId
 from forewarn.domain.topology import Topology
 from forewarn.metadata.board import Board
 from forewarn.ports.changes import ChangeListener, StoreChange
-from forewarn.ports.store import Reading, Store, StoreError
+from forewarn.ports.store import Reading, Store, StoreUnavailableError
 from forewarn.protocol.document import Document
 from forewarn.rounds import Rounds
 
@@ -38,14 +38,17 @@ class StoreFeed:
 
     def begin(self) -> None:
         """Put up all that there is; what is committed from now on, before it is answered."""
-        self._store.listen(self._note)
+        self._store.listen(self._follow)
         self._read_all()
 
     def catch_up(self) -> None:
         """Read what could not be read before, for there may be no other change for long."""
         if self._behind:
-            with suppress(StoreError):  # it was logged when it changed, and is tried again soon
-                self._read_all()
+            self._read_all()
+
+    def _follow(self, change: StoreChange) -> None:
+        with suppress(StoreUnavailableError):  # the rounds say so, and try again soon
+            self._note(change)
 
     def _read_all(self) -> None:
         self._note(StoreChange())

@@ -145,7 +145,7 @@ def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
     feed.begin()
     store.is_readable = False
     store.publish(2)
-    feed.catch_up()
+    feed.rounds.turn()
     store.is_readable = True
 
     thread = threading.Thread(target=feed.rounds.run)
@@ -154,6 +154,22 @@ def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
     thread.join()
 
     assert shown.page(VM, "2020-07-01").etag == b"2"
+
+
+def test_outage_is_logged_once_and_without_a_traceback(store: UnluckyStore) -> None:
+    feed = StoreFeed(Board(), store)
+    feed.begin()
+
+    with capture_logs() as logs:
+        store.is_readable = False
+        store.publish(2)
+        feed.rounds.turn()
+        feed.rounds.turn()
+        store.is_readable = True
+        feed.rounds.turn()
+
+    assert [each["event"] for each in logs] == ["board_waits_for_store", "board_recovered"]
+    assert feed.board.is_news(SCOPE, 2) is False
 
 
 def test_everything_is_shown_as_it_is_after_a_gap_even_if_it_is_older(store: UnluckyStore) -> None:
