@@ -21,8 +21,15 @@ TOLERANCE: Final = 2_000_000
 """How far the clock of a leader may be ahead of the database's, in microseconds."""
 _IN_FLIGHT: Final = """
 SELECT event_id, event_status, event_source, scope_id, resources, not_before, maintenance_id,
-  event_type
+  event_type, is_published
 FROM events WHERE event_status IN ('Scheduled', 'Started')
+"""
+_SUCCEEDED: Final = """
+SELECT operation_id, host FROM host_operations WHERE outcome = 'succeeded' AND NOT EXISTS
+  (SELECT 1 FROM tasks WHERE subject = operation_id AND state = 'settled')
+"""
+_NEWEST_DOCUMENTS: Final = """
+SELECT scope_id, max(document_incarnation), body FROM documents GROUP BY scope_id
 """
 
 
@@ -94,6 +101,7 @@ class Checker(ABC):
             self.on_host[machine.host].append(machine.name)
         self.begun: dict[tuple[str, str], str] = {}
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.done: set[tuple[str, str]] = set()
         self.approved: dict[str, set[str]] = defaultdict(set)
         self.by_operator: set[str] = set()
         self.statuses: dict[str, str] = {}
@@ -137,8 +145,10 @@ class Checker(ABC):
             self.fail(f"{'/'.join(key)} and {'/'.join(twice[0])} touch the same machine")
         self.check_domains(self.started)
 
-    def task_ends(self, key: tuple[str, str]) -> None:
+    def task_ends(self, key: tuple[str, str], said: str = "") -> None:
         self.running.pop(key, None)
+        if said == "done":
+            self.done.add(key)
 
     @abstractmethod
     def _is_begun(self, server: str, row: tuple[Any, ...]) -> bool:
@@ -178,7 +188,7 @@ class Checker(ABC):
         domains: dict[str, set[int]] = defaultdict(set)
         out = {name for names in self.running.values() for name in names}
         out.update(name for _, names in started.values() for name in names)
-        for name in out:
+        for name in sorted(out):
             machine = self.model.machines[name]
             domains[machine.scope].add(machine.domain)
         for scope, found in domains.items():
@@ -233,15 +243,25 @@ class Checker(ABC):
         self.approved[event_id].add(vm)
 
     def approval_is_acknowledged(self, vm: str, event_id: str) -> None:
-        if not self._has_approval(vm, event_id):
+        row = self.driver.execute(
+            "SELECT started_at, ended_at FROM events WHERE event_id = ?", [event_id]
+        ).fetchone()
+        over_at = row and (row[0] or row[1])
+        if self._has_approval(vm, event_id):
+            self.acknowledged["approval", f"{vm} {event_id}"] = (vm, event_id)
+        elif not over_at or self.world.now + self.tolerance < over_at - self.unix:
+            # Once an event has started, an approval is accepted and has no effect.
             self.fail(f"the approval of {event_id} by {vm} was acknowledged and is not there")
-        self.acknowledged["approval", f"{vm} {event_id}"] = (vm, event_id)
 
     def maintenance_is_acknowledged(self, maintenance_id: str) -> None:
         self.acknowledged["maintenance", maintenance_id] = maintenance_id
 
     def check_acknowledged(self) -> None:
-        """Fail if a write is gone that was acknowledged."""
+        """Fail if a write is gone that was acknowledged.
+
+        Approvals stay with their event after its end; only a new NotBefore would void them, and
+        nobody here asks for one.
+        """
         for (kind, key), what in self.acknowledged.items():
             if kind == "approval" and not self._has_approval(*what):
                 self.fail(f"the acknowledged approval {key} is gone")
@@ -254,9 +274,9 @@ class Checker(ABC):
 
     def _has_approval(self, vm: str, event_id: str) -> bool:
         row = self.driver.execute(
-            "SELECT approvals, event_status FROM events WHERE event_id = ?", [event_id]
+            "SELECT approvals FROM events WHERE event_id = ?", [event_id]
         ).fetchone()
-        return row is not None and (f'"{vm}"' in row[0] or row[1] != "Scheduled")
+        return row is not None and f'"{vm}"' in row[0]
 
 
 class CommitChecker(Checker):
@@ -266,12 +286,25 @@ class CommitChecker(Checker):
         super().__init__(world, driver, model, unix)
         self.grants: list[tuple[str, int]] = []
         self.ledger_seen = 0
+        self.not_before: dict[str, int] = {}
+        self._newest: dict[str, tuple[int, bytes, dict[str, Any]]] = {}
+        """By scope: the newest document that was looked at, and its events."""
         self._next = self.statuses, self.started
         """Both of these, once the transaction under way is committed."""
 
     def _is_begun(self, server: str, row: tuple[Any, ...]) -> bool:
         state, node, *_ = row
         return bool(state == "begun" and node.startswith(f"{server}:"))
+
+    def check_hosts(self, *, except_for: set[str]) -> None:
+        """Fail if a host has succeeded without a check, and without the word of an operator."""
+        for operation_id, host in self.driver.execute(_SUCCEEDED).fetchall():
+            has_work = (operation_id, "work") in self.done
+            is_verified = any(
+                subject == operation_id and name.startswith("verify") for subject, name in self.done
+            )
+            if has_work and not is_verified and host not in except_for:
+                self.fail(f"{host} has succeeded, but was not verified after {operation_id}/work")
 
     # Leaders.
 
@@ -287,7 +320,7 @@ class CommitChecker(Checker):
         if has_ledger:
             self._check_leader(server)
         if has_documents or has_ledger:
-            self._check_events()
+            self._check_documents(self._check_events())
 
     def _check_leader(self, server: str) -> None:
         rows = self.driver.execute(
@@ -308,7 +341,8 @@ class CommitChecker(Checker):
         """Note that what was looked at last is committed."""
         self.statuses, self.started = self._next
 
-    def _check_events(self) -> None:
+    def _check_events(self) -> list[Any]:
+        """Look at the events in flight; return their rows."""
         statuses = dict(self.statuses)
         found = self.driver.execute(_IN_FLIGHT).fetchall()
         started: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -318,19 +352,60 @@ class CommitChecker(Checker):
             in_flight[scope].update(names)
             if status == "Started" and source == "Platform":
                 started[event_id] = (scope, names)
-        for event_id, status, source, scope, resources, not_before, maintenance, kind in found:
+        for event_id, status, source, scope, resources, not_before, maintenance, kind, _ in found:
             before = self.statuses.get(event_id)
+            if not_before < self.not_before.setdefault(event_id, not_before):
+                self.fail(f"the NotBefore of {event_id} is earlier than it was announced")
             if before == status:
                 continue
             names = json.loads(resources)
             if before is None and status == "Scheduled" and source == "Platform" and maintenance:
                 self._check_capacity(maintenance, scope, in_flight[scope])
                 self._check_notice(event_id, kind, not_before - self.unix)
+                self._check_is_not_paused(event_id, maintenance)
             if status == "Started" and before is not None and source == "Platform":
                 self._check_start(event_id, scope, names, not_before - self.unix)
             statuses[event_id] = status
         self._next = statuses, started
         self.check_domains(started)
+        return found
+
+    def _check_is_not_paused(self, event_id: str, maintenance: str) -> None:
+        row = self.driver.execute(
+            "SELECT is_paused FROM maintenances WHERE maintenance_id = ?", [maintenance]
+        ).fetchone()
+        if row[0]:
+            self.fail(f"{event_id} is announced, but {maintenance} is paused")
+
+    def _check_documents(self, found: list[Any]) -> None:
+        """Fail unless the newest document of each scope shows its events in flight."""
+        expected: dict[str, dict[str, Any]] = defaultdict(dict)
+        for event_id, status, _, scope, resources, not_before, *_, is_published in found:
+            if is_published:
+                moment = "" if status == "Started" else not_before // 1_000_000
+                expected[scope][event_id] = (status, json.loads(resources), moment)
+        shown = {
+            scope: self._read_events(scope, number, body)
+            for scope, number, body in self.driver.execute(_NEWEST_DOCUMENTS).fetchall()
+        }
+        for scope in sorted(expected.keys() | shown.keys()):
+            if expected.get(scope, {}) != shown.get(scope, {}):
+                self.fail(f"{scope} shows {shown.get(scope)} instead of {expected.get(scope)}")
+
+    def _read_events(self, scope: str, number: int, body: bytes) -> dict[str, Any]:
+        known = self._newest.get(scope)
+        if known is not None and known[:2] == (number, body):
+            return known[2]
+        events = {
+            event["EventId"]: (
+                event["EventStatus"],
+                event["Resources"],
+                event["NotBefore"] and int(parsedate_to_datetime(event["NotBefore"]).timestamp()),
+            )
+            for event in json.loads(bytes(body))["Events"]
+        }
+        self._newest[scope] = number, body, events
+        return events
 
 
 class HistoryChecker(Checker):

@@ -111,7 +111,7 @@ class Processes:
         self.lasts = lasts
         self.running: dict[TaskKey, Running] = {}
         self.begun: Callable[[TaskKey, str], None] = lambda *_: None
-        self.ended: Callable[[TaskKey], None] = lambda _: None
+        self.ended: Callable[[TaskKey, str], None] = lambda *_: None
         self.told: Callable[[str], None] = lambda _: None
         self.failure_rate = 0.0
         self.lost_rate = 0.0
@@ -167,7 +167,7 @@ class Processes:
             write_ending(running.claim.with_suffix(ENDING), ending)
             self.disks.is_attendant = False
         os.close(running.descriptor)
-        self.ended(running.key)
+        self.ended(running.key, said)
         self.world.later(self.world.timing.below(2 * SECOND), lambda: self.told(running.server))
 
     def close(self) -> None:

@@ -221,6 +221,8 @@ class Life:
         self.pending: set[str] = set()
         """The scopes whose machines are about to look at a new document."""
         self.members = self.checker.members
+        self.ended_by_hand: set[str] = set()
+        """The hosts whose end an operator has reported."""
         self.is_ending = False
         world.after_step = self._look_after
 
@@ -331,6 +333,8 @@ class Life:
             if world.now - since > LONGEST_END:
                 self.checker.fail(f"{left[0]} does not end")
         self.checker.check_acknowledged()
+        if any(rule.has_verify for rule in self.scenario.rules):
+            self.checker.check_hosts(except_for=self.ended_by_hand)
         world.run(world.now + 20 * MINUTE)
         if self.tasks.running:
             self.checker.fail(f"{sorted(self.tasks.running)} run although all is over")
@@ -476,8 +480,8 @@ class Life:
         if len(leaders) != 1:
             self.checker.fail(f"{leaders} lead when all is well")
         found = {server.name: server.look_at_findings() for server in self._serving()}
-        said = {each for findings in found.values() for each in findings}
-        if any(set(findings) != said for findings in found.values()):
+        said = dict.fromkeys(each for findings in found.values() for each in findings)
+        if any(set(findings) != said.keys() for findings in found.values()):
             self.checker.fail(f"servers differ in what is wrong: {found}")
         for each in said:
             # What happened to tasks is told for a day.
@@ -714,6 +718,8 @@ class Life:
         return True
 
     def _type(self, server: Server, command: str) -> None:
+        if command.startswith(("forewarn maintenance complete", "forewarn maintenance skip")):
+            self.ended_by_hand.update(command.split()[4:])
         if command.startswith("forewarn event"):
             self.checker.by_operator.add(command.rsplit(maxsplit=1)[-1])
         self._say(server, command, lambda tx: carry_out_command(tx, self._context(server), command))

@@ -67,7 +67,7 @@ class Story:
         rows = sqlite3.connect(":memory:")
         rows.executescript(
             "CREATE TABLE documents (scope_id, document_incarnation, body);"
-            "CREATE TABLE events (event_id, maintenance_id, approvals, event_status);"
+            "CREATE TABLE events (event_id, maintenance_id, approvals, started_at, ended_at);"
             "CREATE TABLE tasks (subject, name, state, node, vm, host);"
             "CREATE TABLE maintenances (maintenance_id);"
             "INSERT INTO maintenances VALUES ('m1')"
@@ -78,7 +78,9 @@ class Story:
             )
         for number, (key, approvals) in enumerate(self.approvals.items()):
             vm = MACHINES[number]
-            rows.execute("INSERT INTO events VALUES (?, 'm1', ?, 'Scheduled')", [key, approvals])
+            started_at = int((BEGIN + self.read_at[2] * MINUTE) * 1_000_000)
+            event_row = [key, approvals, started_at]
+            rows.execute("INSERT INTO events VALUES (?, 'm1', ?, ?, NULL)", event_row)
             task = [key, vm, self.states[key], "n", vm]
             rows.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, NULL)", task)
         return rows
