@@ -260,6 +260,7 @@ class Life:
     def run(self) -> None:
         """Have everybody live for the hours of the scenario, then see that all comes to its end."""
         world, scenario = self.world, self.scenario
+        world.note("world", f"has these rates: {scenario.rates} {scenario.faults}")
         for number, server in enumerate(self.servers):
             world.later(number * 300_000, server.start)
         ends = scenario.size.hours * HOUR
@@ -304,6 +305,7 @@ class Life:
         self.is_ending = True
         world.rates = type(world.rates)()
         world.armed.clear()
+        world.aimed_at_effects.clear()
         self.tasks.failure_rate = self.tasks.lost_rate = self.tasks.hang_rate = 0.0
         self.gate.rate = 1.0
         for relay in self.relays.values():
@@ -427,8 +429,8 @@ class Life:
 
     def _follow(self, relay: Relay) -> None:
         """Have a relay follow some server, and look after its connection."""
-        if not relay.is_connected and (serving := self._serving()):
-            server = self.life.pick(serving)
+        if not relay.is_connected and (answering := self._answering()):
+            server = self.life.pick(answering)
             relay.follow(server.hub, server.process)
         if self.world.faults.happens(self.scenario.faults["feed"]) and not self.is_ending:
             self.world.injected["relay restarted"] += 1
@@ -491,9 +493,14 @@ class Life:
     def _serving(self) -> list[Server]:
         return [each for each in self.servers if each.is_serving]
 
+    def _answering(self) -> list[Server]:
+        """Return the servers that show documents; one that is cut off may show old ones."""
+        return [each for each in self.servers if each.is_answering]
+
     def _poll(self, machine: str) -> None:
         """Have *machine* read its document at a server, and do as it is."""
-        serving = self._serving()
+        # An agent acts on each document: it does not read older ones of other servers in between.
+        serving = self._serving() if machine in self.agents else self._answering()
         if not serving or self.scenario.characters[machine] == "dead":
             return
         server = self.life.pick(serving)
@@ -796,6 +803,21 @@ class Life:
             self._watch_out()
 
         self.world.later(lasts, mend)
+        relay = self.world.faults.pick([*self.relays.values()])
+        self.world.later(lasts * 3 // 4, partial(self._connect_to_old, relay, server))
+
+    def _connect_to_old(self, relay: Relay, server: Server) -> None:
+        """Have a relay follow a server that may be behind what the relay shows already."""
+        if self.is_ending or not server.is_answering or not server.process.is_cut_off:
+            return
+        self.world.injected["relay at a server that is behind"] += 1
+        machines = self.checker.on_host[relay.host]
+        for machine in machines:
+            self._poll(machine)
+        relay.follow(server.hub, server.process)
+        relay.read()
+        for machine in machines:
+            self._poll(machine)
 
     def _take_database_away(self) -> None:
         if self.is_ending or self.database.is_away:
@@ -823,13 +845,16 @@ class Life:
         server.look_out()
 
     def _aim(self) -> None:
-        """Have a server, most often the leader, die or stand still at one of its next writes."""
+        """Have a server, most often the leader, die or stand still at a write or an effect soon."""
         if self.is_ending or not (serving := self._serving()):
             return
         faults = self.world.faults
         leaders = [each for each in serving if each.replica and each.replica.candidate.epoch]
         server = faults.pick(leaders if leaders and faults.happens(0.6) else serving)
-        self.world.armed[server.name] = [int(faults.happens(0.5)), faults.below(6)]
+        if faults.happens(0.3):
+            self.world.aimed_at_effects.add(server.name)
+        else:
+            self.world.armed[server.name] = [int(faults.happens(0.5)), faults.below(6)]
 
     def _fill_disk(self) -> None:
         if self.is_ending:

@@ -171,6 +171,10 @@ class Server:
     def is_serving(self) -> bool:
         return self.process.is_well and self.replica is not None
 
+    @property
+    def is_answering(self) -> bool:
+        return self.process.is_alive and not self.process.is_paused and self.replica is not None
+
     def start(self) -> None:
         """Start as a process does; try again soon if that fails."""
         self.starts += 1

@@ -85,7 +85,6 @@ class Rates:
     uncertain: float = 0.0
     lost_notification: float = 0.0
     doubled_notification: float = 0.0
-    failed_sync: float = 0.0
 
 
 _Step = tuple[int, int, Callable[[], object], Process | None]
@@ -108,6 +107,8 @@ class World:
         self.story: deque[str] = deque(maxlen=LAST_LINES)
         self.armed: dict[str, list[int]] = {}
         """By process: after how many more points of a write or an effect it stops."""
+        self.aimed_at_effects: set[str] = set()
+        """The processes that die, or stand still, when they start the next task."""
         self.after_step: Callable[[Process | None], None] = lambda _: None
         """Called after a step, with whose it was."""
         self._queue: list[_Step] = []
@@ -156,6 +157,12 @@ class World:
 
     def _is_hit(self, process: Process, name: str, *, may_pause: bool) -> bool:
         """Tell whether *process* was to stop at a point like this one, and this is it."""
+        if name.startswith("effect") and process.name in self.aimed_at_effects:
+            # At this point, or at the next one.
+            is_hit = self.faults.happens(0.5)
+            if is_hit:
+                self.aimed_at_effects.discard(process.name)
+            return is_hit
         armed = self.armed.get(process.name)
         if not armed or name in {"read", "lease"} or armed[0] != may_pause:
             return False
