@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.world import SECOND, Process, World
+from tests.simulation.world import MINUTE, SECOND, Process, World
 
 from forewarn.domain.task import TaskKey
 from forewarn.executors.attendant import ENDING, write_ending
@@ -97,6 +97,8 @@ class Running:
     descriptor: int
     status: str
     reason: str
+    host: str | None = None
+    """Where it says that it has put the machine."""
 
     def wait(self) -> None:
         """Do not wait: whoever starts processes here has no thread of its own."""
@@ -116,6 +118,8 @@ class Processes:
         self.failure_rate = 0.0
         self.lost_rate = 0.0
         self.hang_rate = 0.0
+        self.lie_rate = 0.0
+        self.late_rate = 0.0
 
     def start(
         self, server: str, words: Sequence[str], *, pass_fds: Sequence[int], **_: Any
@@ -133,6 +137,9 @@ class Processes:
             status="failed" if has_failed else "done",
             reason="exit code 1" if has_failed else "",
         )
+        if not has_failed and faults.happens(self.lie_rate):
+            self.world.injected["runner says nonsense"] += 1
+            running.status, running.host = "done", "no such host!"
         self.world.note(server, f"really begins {'/'.join(key)}")
         self.begun(key, server)
         self.running[key] = running
@@ -160,15 +167,21 @@ class Processes:
             return
         del self.running[running.key]
         said = running.status if is_told else "without a word"
+        if is_told and running.host is not None:
+            said = "failed"
         self.world.note(running.server, f"really ends {'/'.join(running.key)} {said}")
         if is_told:
-            ending = {"status": running.status, "reason": running.reason, "host": None}
+            ending = {"status": running.status, "reason": running.reason, "host": running.host}
             self.disks.is_attendant = True
             write_ending(running.claim.with_suffix(ENDING), ending)
             self.disks.is_attendant = False
         os.close(running.descriptor)
         self.ended(running.key, said)
-        self.world.later(self.world.timing.below(2 * SECOND), lambda: self.told(running.server))
+        delay = self.world.timing.below(2 * SECOND)
+        if self.world.faults.happens(self.late_rate):
+            self.world.injected["runner answers late"] += 1
+            delay = self.world.faults.below(20 * MINUTE)
+        self.world.later(delay, lambda: self.told(running.server))
 
     def close(self) -> None:
         for running in self.running.values():

@@ -48,7 +48,13 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.operations.pausing import find_pause, pause_server, resume_server
 from forewarn.ports.board import Posting
-from forewarn.ports.store import Reading, StoreError, StoreUnavailableError, Transaction
+from forewarn.ports.store import (
+    SERVER_PAUSE,
+    Reading,
+    StoreError,
+    StoreUnavailableError,
+    Transaction,
+)
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, event_id
@@ -67,6 +73,7 @@ _VERBS: Final = (
     *("event start", "event complete", "event complete"),
     *("host complete", "host fail", "host skip", "task done", "task failed"),
 )
+_PAUSE: Final = f"SELECT 1 FROM settings WHERE name = '{SERVER_PAUSE}' AND value <> ''"  # noqa: S608
 _EVENTS_OF: Final = """
 SELECT event_id FROM events WHERE maintenance_id = ? AND event_status IN ('Scheduled', 'Started')
 """
@@ -189,6 +196,8 @@ class Life:
         self.tasks.failure_rate = scenario.faults["failure"]
         self.tasks.lost_rate = scenario.faults["lost"]
         self.tasks.hang_rate = scenario.faults["hang"]
+        self.tasks.lie_rate = scenario.faults["nonsense"]
+        self.tasks.late_rate = scenario.faults["late"]
         self.life = Chance(scenario.seed, "life")
         self.typing = Chance(scenario.seed, "operator")
         ids = count(1)
@@ -307,6 +316,7 @@ class Life:
         world.armed.clear()
         world.aimed_at_effects.clear()
         self.tasks.failure_rate = self.tasks.lost_rate = self.tasks.hang_rate = 0.0
+        self.tasks.lie_rate = self.tasks.late_rate = 0.0
         self.gate.rate = 1.0
         for relay in self.relays.values():
             relay.break_rate = 0.0
@@ -609,15 +619,17 @@ class Life:
 
     def _say(self, server: Server, what: str, work: Callable[[Transaction], T]) -> T | None:
         assert server.replica is not None
+        paused_since = self.checker.paused_since
         if what in {"resume all", "forewarn resume"}:
             self.checker.paused_since = None
         try:
             result = server.replica.store.write(work)
-        except StoreUnavailableError:
-            self.world.note("ada", f"types {what} at {server.name}: unavailable")
-            return None
         except ForewarnError as error:
-            self.world.note("ada", f"types {what} at {server.name}: {type(error).__name__}")
+            kind = type(error).__name__
+            said = "unavailable" if isinstance(error, StoreUnavailableError) else kind
+            self.world.note("ada", f"types {what} at {server.name}: {said}")
+            if self.database.driver.execute(_PAUSE).fetchone() is not None:
+                self.checker.paused_since = paused_since
             return None
         self.world.note("ada", f"types {what} at {server.name}")
         if what == "pause all":

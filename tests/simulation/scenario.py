@@ -100,6 +100,8 @@ def draw(seed: int, size: Size) -> Scenario:
             "failure": rate(0, 0.05, 0.2),
             "lost": rate(0, 0.02, 0.1),
             "hang": rate(0, 0.05, 0.1),
+            "nonsense": rate(0, 0, 0.05),
+            "late": rate(0, 0.1, 0.5),
             "agent": rate(0, 0.005, 0.03),
             "feed": rate(0, 0.01, 0.05),
             "verbs": chance.pick((0, 2, 6)) * size.faults,

@@ -64,20 +64,6 @@ def second(postgres_url: str) -> Iterator[DatabaseLeadership]:
         yield leadership
 
 
-def test_lease_is_of_one_replica_until_it_is_given_up(
-    first: DatabaseLeadership, second: DatabaseLeadership
-) -> None:
-    assert (first.campaign(), second.campaign()) == (1, None)
-    assert (first.renew(1), second.renew(1)) == (True, False)
-
-    second.resign(1)
-    assert second.campaign() is None
-    first.resign(1)
-
-    assert (second.campaign(), first.campaign()) == (2, None)
-    assert (first.renew(1), second.renew(2)) == (False, True)
-
-
 @pytest.mark.parametrize(("minutes", "sign"), [(20, -1), (-20, 1)])
 def test_clock_that_differs_from_that_of_the_database_is_measured(
     postgres_url: str, minutes: int, sign: int
@@ -114,18 +100,6 @@ def test_lease_is_of_nobody_when_it_is_over(postgres_url: str, second: DatabaseL
         assert second.campaign() == 2
 
         assert first.renew(1) is False
-
-
-def test_replica_cannot_use_the_lease_of_an_earlier_epoch_of_its_own(
-    first: DatabaseLeadership, second: DatabaseLeadership
-) -> None:
-    first.resign(first.campaign() or 0)
-    assert first.campaign() == 2
-
-    is_renewed = first.renew(1)
-    first.resign(1)
-
-    assert (is_renewed, first.renew(2), second.campaign()) == (False, True, None)
 
 
 def test_lease_is_taken_only_between_transactions(
