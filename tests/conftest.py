@@ -61,6 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.path.relative_to(TESTS).parts[0] in PROCESSES:
                 # A test that was stopped by its limit would have none when it is repeated.
                 item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=[r"Timeout \(>"]))
+    if config.getoption("--timeout") == 0:  # `make soak` gives the limits of single tests up, too
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0), append=False)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
