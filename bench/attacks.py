@@ -44,6 +44,8 @@ SHARE: Final = 0.5
 FILES: Final = 1024
 TARGET: Final = 3.0
 MEMORY_SECONDS: Final = sized(60.0, smoke=2.0)
+TRYING_AGAIN_SECONDS: Final = 0.1
+"""How long an admin waits whose connection was refused; without a pause, it would be an attack."""
 SILENT: Final = 1_010
 FLEET: Final = f"""
 [[host]]
@@ -378,6 +380,7 @@ def _revoke_token(port: int) -> None:
             break
         except ConnectionError:
             attempts += 1
+            time.sleep(TRYING_AGAIN_SECONDS)
     milliseconds = (time.monotonic() - began) * 1000
     print(f"  an admin revoked the token within {milliseconds:.0f} ms, attempts: {attempts}")
 
