@@ -72,7 +72,8 @@ def is_caught(mutant: Mutant, copy: Path, *, seeds: int, limit: float) -> bool:
     finally:
         path.write_text(original, encoding="utf-8")
     is_found = done.returncode == 1 and done.stdout.startswith("seed ")
-    said = (done.stdout if is_found else done.stderr or done.stdout).strip().splitlines()[-1]
+    lines = (done.stdout if is_found else done.stderr or done.stdout).strip().splitlines()
+    said = lines[-1] if lines else "no seed has failed in the time that it may take"
     verdict = mutants.CAUGHT if is_found else mutants.SURVIVED
     seconds = time.monotonic() - began
     print(
