@@ -77,7 +77,7 @@ Content-Length: {length}\r
 ORDER: Final = b'{"event_type": "Reboot", "virtual_machines": [%b]}'
 LISTS: Final = ORDER % (b"[]," * (29 * 2**20 // 3))
 SOME_LISTS: Final = ORDER % b",".join([b"[]"] * 300_000)
-NAMES: Final = ORDER % b",".join(b'"vm-%044d"' % number for number in range(19_900))
+NAMES: Final = ORDER % b",".join(b'"vm-%044d"' % number for number in range(9_900))
 TOKEN: Final = b"TOKEN"
 """What stands for the token of the viewer."""
 WATCH: Final = (

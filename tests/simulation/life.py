@@ -632,7 +632,8 @@ class Life:
                 self.checker.paused_since = paused_since
             return None
         self.world.note("ada", f"types {what} at {server.name}")
-        if what == "pause all":
+        # Somebody may have resumed it before the answer came.
+        if what == "pause all" and self.database.driver.execute(_PAUSE).fetchone() is not None:
             self.checker.paused_since = self.world.now
         return result
 

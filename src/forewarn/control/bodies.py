@@ -23,7 +23,7 @@ from forewarn.domain.roles import Role
 DEEPEST: Final = 32
 MOST_PARTS: Final = 1000
 """Lists, objects and keys; what is refused may take a line of errors for each."""
-MOST_ELEMENTS: Final = 20_000
+MOST_ELEMENTS: Final = 10_000
 """As many names are parsed and checked in less than a millisecond, while nobody else has a turn."""
 _SLICE: Final = 16 * 1024
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
