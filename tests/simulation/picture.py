@@ -10,7 +10,7 @@ from typing import Final
 from tests.simulation.world import HOUR
 
 _WIDTH: Final = 900
-_LEFT, _TOP, _LANE = 90, 64, 40
+_LEFT, _TOP, _LANE = 90, 84, 40
 _STYLE: Final = """\
   <style>
     .paper { fill: #fff } text { fill: #495057; font-size: 13px } .name { font-weight: 600 }
@@ -27,7 +27,7 @@ _STOPS: Final = re.compile(r"dies at|loses power|cannot start|stands still|loses
 _STARTS: Final = re.compile(r"starts$|is in touch again|is back$")
 _KINDS: Final = (
     *(("on", "runs"), ("leads", "leads"), ("done", "task that is done")),
-    *(("failed", "task that fails"), ("lost", "task that is lost"), ("typed", "command")),
+    *(("failed", "task that fails"), ("lost", "task that is lost"), ("typed", "command typed")),
 )
 
 
@@ -43,12 +43,12 @@ class _Lane:
 
     def stop(self, at: int) -> None:
         for since, kind in ((self.since, "on"), (self.leads_since, "leads")):
-            if since is not None:
+            if since is not None and since < at:
                 self.bars.append((since, at, kind))
         self.since = self.leads_since = None
 
     def stop_leading(self, at: int) -> None:
-        if self.leads_since is not None:
+        if self.leads_since is not None and self.leads_since < at:
             self.bars.append((self.leads_since, at, "leads"))
         self.leads_since = None
 
@@ -106,10 +106,12 @@ def _take(
             each.stop_leading(at)
         lane.leads_since = at
     elif _STOPS.search(what):
+        has_led = lane.leads_since is not None
         lane.stop(at)
         lane.faults.append(at)
         if pause := re.search(r"stands still at .* for (\d+) ms", what):
             lane.since = at + int(pause[1]) * 1000
+            lane.leads_since = lane.since if has_led else None
     elif _STARTS.search(what) and lane.since is None:
         lane.since = at
 
@@ -144,13 +146,13 @@ def _shapes(lanes: dict[str, _Lane], calm: int, ends: int) -> Iterator[str]:
         for at in lane.faults:
             x = _LEFT + at * scale
             yield f'<line class="fault" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{top + 14}"/>'
-    x = 290
+    x = 16
     for kind, said in _KINDS:
-        yield f'<rect class="{kind}" x="{x}" y="18" width="12" height="10"/>'
-        yield f'<text x="{x + 16}" y="28">{said}</text>'
-        x += 28 + 7 * len(said)
-    yield f'<line class="fault" x1="{x}" x2="{x}" y1="16" y2="30"/>'
-    yield f'<text x="{x + 7}" y="28">fault</text>'
+        yield f'<rect class="{kind}" x="{x}" y="42" width="12" height="10"/>'
+        yield f'<text x="{x + 16}" y="52">{said}</text>'
+        x += 32 + 7 * len(said)
+    yield f'<line class="fault" x1="{x}" x2="{x}" y1="40" y2="54"/>'
+    yield f'<text x="{x + 7}" y="52">fault</text>'
     if calm:
         x = _LEFT + calm * scale + 6
         yield f'<text x="{x:.1f}" y="{bottom - 8}">from here on, nothing goes wrong</text>'

@@ -29,7 +29,7 @@ def test_picture_shows_who_led_what_ran_and_what_went_wrong() -> None:
     shapes = [each.get("class") for each in drawn.iter() if each.get("class")]
     texts = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
     legend = 1
-    assert shapes.count("leads") == legend + 2
+    assert shapes.count("leads") == legend + 3
     assert shapes.count("lost") == legend + 1
     assert shapes.count("done") == legend + 1
     assert shapes.count("typed") == legend + 1
