@@ -314,6 +314,7 @@ class Life:
         self.is_ending = True
         world.rates = type(world.rates)()
         world.armed.clear()
+        world.aimed_at_begins.clear()
         world.aimed_at_effects.clear()
         self.tasks.failure_rate = self.tasks.lost_rate = self.tasks.hang_rate = 0.0
         self.tasks.lie_rate = self.tasks.late_rate = 0.0
@@ -864,8 +865,11 @@ class Life:
         faults = self.world.faults
         leaders = [each for each in serving if each.replica and each.replica.candidate.epoch]
         server = faults.pick(leaders if leaders and faults.happens(0.6) else serving)
-        if faults.happens(0.3):
+        kind = faults.below(10)
+        if kind < 3:
             self.world.aimed_at_effects.add(server.name)
+        elif kind < 6:
+            self.world.aimed_at_begins.add(server.name)
         else:
             self.world.armed[server.name] = [int(faults.happens(0.5)), faults.below(6)]
 

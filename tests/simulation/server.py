@@ -217,7 +217,9 @@ class Server:
             environment={},
             clock=clock,
             elapsed=lambda: world.now / SECOND,
-            start_thread=lambda work: world.later(world.timing.between(100, 20_000), work, process),
+            start_thread=lambda work: world.later(
+                world.timing.between(100, 20_000), lambda: self._begin(process, work), process
+            ),
             start_process=self._start_process,
         )
         runners = Runners(common.rules, command)
@@ -288,6 +290,14 @@ class Server:
             lambda reading: examine_server(reading, context, roll, figures, has_all_scopes=True)
         )
         return findings
+
+    @staticmethod
+    def _begin(process: Process, work: Callable[[], object]) -> None:
+        process.is_beginning = True
+        try:
+            work()
+        finally:
+            process.is_beginning = False
 
     def _start_process(self, words: Any, **options: Any) -> Any:
         self.world.crash_point(self.process, "effect")

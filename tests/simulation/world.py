@@ -65,6 +65,8 @@ class Process:
     is_alive: bool = True
     is_paused: bool = False
     is_cut_off: bool = False
+    is_beginning: bool = False
+    """Whether it is about to start a task."""
     skew: int = 0
     changed: Callable[[], None] = lambda: None
     """Called when one of these is about to change."""
@@ -107,6 +109,8 @@ class World:
         self.story: deque[str] = deque(maxlen=LAST_LINES)
         self.armed: dict[str, list[int]] = {}
         """By process: after how many more points of a write or an effect it stops."""
+        self.aimed_at_begins: set[str] = set()
+        """The processes that stand still for long while they are about to start the next task."""
         self.aimed_at_effects: set[str] = set()
         """The processes that die, or stand still, when they start the next task."""
         self.after_step: Callable[[Process | None], None] = lambda _: None
@@ -157,6 +161,8 @@ class World:
 
     def _is_hit(self, process: Process, name: str, *, may_pause: bool) -> bool:
         """Tell whether *process* was to stop at a point like this one, and this is it."""
+        if may_pause and process.is_beginning and process.name in self.aimed_at_begins:
+            return self.faults.happens(0.3)
         if name.startswith("effect") and process.name in self.aimed_at_effects:
             # At this point, or at the next one.
             is_hit = self.faults.happens(0.5)
@@ -173,7 +179,11 @@ class World:
 
     def pause(self, process: Process, name: str) -> None:
         """Have *process* stand still for a while, in the middle of what it is doing."""
-        lasts = 1 + self.faults.below(self.rates.longest_pause)
+        if process.is_beginning and process.name in self.aimed_at_begins:
+            self.aimed_at_begins.discard(process.name)
+            lasts = self.faults.pick((15 * SECOND, MINUTE, 7 * MINUTE))
+        else:
+            lasts = 1 + self.faults.below(self.rates.longest_pause)
         self.note(process.name, f"stands still at {name} for {lasts // 1000} ms")
         process.changed()
         process.is_paused = True
