@@ -33,6 +33,7 @@ from forewarn.domain.names import VmName
 from forewarn.executors.command import SCRIPTS, Command
 from forewarn.executors.processes import ProcessRunner
 from forewarn.executors.task_input import LONGEST, Selection, TaskInput
+from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.vocabulary import EventType
 
 # A server that begins one impact and is then killed, as it says itself.
@@ -360,6 +361,30 @@ def test_permit_is_looked_at_again_if_the_disk_was_slow_to_remember_the_begin(
     assert executor.inquire(ORDER).status is ImpactStatus.FAILED
     assert begin(executor) == executor.inquire(ORDER)
     assert not runs.exists()
+
+
+def test_nothing_starts_or_stays_open_if_nobody_can_be_asked_whether_it_still_may(
+    tmp_path: Path,
+) -> None:
+    """A claim that stays open counts as running, for as long as the server lives."""
+    executor = make_command(tmp_path, Command(run=("/bin/touch", str(tmp_path / "runs"))))
+    executor.permit_seconds = 0.0
+
+    executor.begin(ORDER, Unanswered())
+    executor.close()
+
+    assert executor.inquire(ORDER).status is ImpactStatus.FAILED
+    assert not executor.log.is_attended(ORDER.key)
+    assert not (tmp_path / "runs").exists()
+
+
+class Unanswered(Grant):
+    """A permit that is valid until the database goes away."""
+
+    def is_valid(self) -> bool:
+        if super().is_valid() and self.looks == 1:
+            return True
+        raise StoreUnavailableError("the database cannot be read now")
 
 
 def test_closing_waits_for_what_is_being_started_and_begins_nothing_more(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.simulation.scenario import Size, draw
 SECONDS = 10.0
 FOUND = {
     11: "a process started although its task was given up while the disk stood still",
+    20027: "a task counted as running for ever, because the database went away before its start",
 }
 """Seeds that have found something, and what."""
 

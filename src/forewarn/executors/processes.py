@@ -227,11 +227,20 @@ class ProcessRunner(Generic[M]):
         file = self.log.claim(task.key, {"executor": self.program.name, **content})
         if file is None:
             return None
-        if self._is_late(since, permit):  # the disk has kept it waiting
+        if self._may_still_start(since, permit):
+            return self._start(task.key, file, task.environment())
+        try:
             self.log.end(task.key, ImpactStatus.FAILED, _TOO_LATE)
-            os.close(file)
-            return None
-        return self._start(task.key, file, task.environment())
+        finally:
+            os.close(file)  # while it is open, the task is taken to be running
+        return None
+
+    def _may_still_start(self, since: float, permit: Permit) -> bool:
+        """Tell whether the disk has kept the claim waiting too long; if that is unknown, it has."""
+        try:
+            return not self._is_late(since, permit)
+        except Exception:  # noqa: BLE001 - the database is away, for example
+            return False
 
     def _is_late(self, since: float, permit: Permit) -> bool:
         return self.elapsed() - since > self.permit_seconds and not permit.is_valid()
