@@ -172,24 +172,15 @@ def _orders(
             calendar=chance.pick((Calendar(), ALL_DAY)),
             notice_outside=chance.happens(0.3),
         )
-        if index % 2:
-            chosen = chance.some(hosts, chance.between(2, 5))
-            canary = tuple(chosen[:1]) if chance.happens(0.4) else ()
-            orders.append(
-                MaintenanceOrder(
-                    event_type=chance.pick(TYPES),
-                    hosts=tuple(chosen),
-                    course=replace(course, canary=canary),
-                )
+        by_host = index % 2 == 1
+        chosen = tuple(chance.some(hosts if by_host else scopes, chance.between(2, 5)))
+        canary = chosen[:1] if chance.happens(0.4 if by_host else 0.3) else ()
+        orders.append(
+            MaintenanceOrder(
+                event_type=chance.pick(TYPES),
+                hosts=chosen if by_host else (),
+                scopes=() if by_host else chosen,
+                course=replace(course, canary=canary),
             )
-        else:
-            chosen = chance.some(scopes, chance.between(2, 5))
-            canary = tuple(chosen[:1]) if chance.happens(0.3) else ()
-            orders.append(
-                MaintenanceOrder(
-                    event_type=chance.pick(TYPES),
-                    scopes=tuple(chosen),
-                    course=replace(course, canary=canary),
-                )
-            )
+        )
     return orders

@@ -24,7 +24,7 @@ DEEPEST: Final = 32
 MOST_PARTS: Final = 1000
 """Lists, objects and keys; what is refused may take a line of errors for each."""
 MOST_ELEMENTS: Final = 10_000
-"""As many names are parsed and checked in less than a millisecond, while nobody else has a turn."""
+"""As many names are parsed and checked in less than a millisecond, while all others wait."""
 _SLICE: Final = 16 * 1024
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in _STEPS)
